@@ -1,0 +1,1 @@
+"""The operator's package: decisions, model archives, the watch on a deployment."""

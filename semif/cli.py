@@ -1,0 +1,209 @@
+"""The `semif` command: reads the command line, wires the parts, prints, exits. It decides nothing."""
+
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from semif import decide as decisions
+from semif.aws import INVOKE_TIMEOUT_S, open_aws
+from semif.client import Server, Target
+from semif.deployment_api import DeploymentReader
+from semif.endpoint_api import Endpoint, endpoint_name
+from semif.errors import ExitCode, SemifError, UsageError
+from semif.progress import Progress
+from semif.watch import Ports, follow
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+DEFAULT_ID = "decision"
+ENV_NAME = re.compile(r"[a-z][a-z0-9-]{0,15}")
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False,
+    help="Decisions from a SemIf server or a SageMaker endpoint, and the watch on a deployment.",
+)  # fmt: skip
+
+Region = Annotated[str | None, typer.Option(help="AWS region; else AWS_REGION or the profile's.")]
+Profile = Annotated[str | None, typer.Option(help="AWS profile.")]
+
+
+@app.command()
+def decide(
+    *,
+    file: Annotated[
+        str | None,
+        typer.Argument(help="JSON: {decision}, {decisions} or one decision; - reads standard input."),
+    ] = None,
+    state: Annotated[
+        str | None, typer.Option(help="The evidence as text; @FILE reads it, @- standard input.")
+    ] = None,
+    state_json: Annotated[
+        str | None, typer.Option(help="The evidence as JSON instead; @FILE and @- too.")
+    ] = None,
+    question: Annotated[str | None, typer.Option(help="What is to be decided.")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="id=description; give two or more.")] = None,
+    decision_id: Annotated[
+        str | None, typer.Option("--id", help="The decision's id.  [default: decision]")
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option(help=f"A server's base address.  [default: {DEFAULT_URL}]")
+    ] = None,
+    endpoint: Annotated[str | None, typer.Option(help="A SageMaker endpoint's name.")] = None,
+    env: Annotated[
+        str | None, typer.Option(help="An environment, such as dev: its decision endpoint.")
+    ] = None,
+    region: Region = None,
+    profile: Profile = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds to wait for the answer.")
+    ] = INVOKE_TIMEOUT_S,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the server's JSON.")] = False,
+) -> None:
+    """Ask for a decision, from flags or from JSON; print the probabilities.
+
+    Exit codes: 0 decided, 2 usage, 3 request refused, 4 try again later, 5 endpoint or AWS failed.
+    """
+    with _exits():
+        flags = (state, state_json, question, option, decision_id)
+        if file is not None and any(flag is not None for flag in flags):
+            raise UsageError("both_sources", "flags and a file were given", next_step="give one of them")
+        if state is not None and state_json is not None:
+            raise UsageError(
+                "both_states", "--state and --state-json were given", next_step="give one of them"
+            )
+        if file is not None:
+            source = "standard input" if file == "-" else file
+            body = decisions.request_from_json(_read(file), source)
+        else:
+            evidence: object = _value(state) if state is not None else None
+            if state_json is not None:
+                evidence = decisions.parse_json(_value(state_json), "--state-json")
+            body = decisions.request_from_flags(
+                decision_id=DEFAULT_ID if decision_id is None else decision_id,
+                state=evidence,
+                question=question,
+                options=option or (),
+            )
+        answer = _target(
+            url=url, endpoint=endpoint, env=env, region=region, profile=profile, timeout_s=timeout
+        ).invoke(body)
+        if as_json:
+            _write(answer.decode("utf-8", "replace"))
+        else:
+            _write(decisions.table(decisions.read_answers(answer), width=shutil.get_terminal_size().columns))
+
+
+@app.command()
+def watch(
+    *,
+    env: Annotated[str, typer.Argument(help="The environment, such as dev.")],
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2,
+    timeout: Annotated[float | None, typer.Option(min=0, help="Stop watching after so many seconds.")] = None,
+    wait: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait for a stack that does not exist yet.")
+    ] = 300,
+    region: Region = None,
+    profile: Profile = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also print each resource.")] = False,
+) -> None:
+    """Follow a deployment of an environment until it ends; print the outputs or the cause.
+
+    Only looks: stopping it stops nothing. Exit codes: 0 deployed (or deleted), 1 failed, 2 usage,
+    4 stopped by --timeout or throttled, 5 AWS cannot be read, 130 Ctrl-C.
+    """
+    with _exits():
+        if not ENV_NAME.fullmatch(env):
+            raise UsageError(
+                "bad_env",
+                f"{env!r} is no environment's name",
+                next_step="use the name of cdk.json, such as dev",
+            )
+        aws = open_aws(region=region, profile=profile)
+        reader = DeploymentReader(aws, env)
+
+        def renew() -> bool:
+            renewed = open_aws(region=region, profile=profile)
+            reader.connect(renewed)
+            return not renewed.fixed_credentials
+
+        progress = Progress(env, aws.region, wait_s=wait, verbose=verbose)
+        ports = Ports(reader.read, renew, _write, time.sleep, time.monotonic)
+        try:
+            code = follow(progress, ports, interval_s=interval, timeout_s=timeout)
+        except KeyboardInterrupt:
+            _write(f"stopped watching; the deployment goes on (semif watch {env} follows it again)")
+            code = ExitCode.INTERRUPTED
+    raise typer.Exit(code)
+
+
+def _target(
+    *,
+    url: str | None,
+    endpoint: str | None,
+    env: str | None,
+    region: str | None,
+    profile: str | None,
+    timeout_s: float,
+) -> Target:
+    given = [
+        flag
+        for flag, value in (("--url", url), ("--endpoint", endpoint), ("--env", env))
+        if value is not None
+    ]
+    if len(given) > 1:
+        raise UsageError("several_targets", f"{' and '.join(given)} were given", next_step="give one of them")
+    if endpoint is None and env is None:
+        if region is not None or profile is not None:
+            raise UsageError(
+                "no_endpoint", "--region and --profile need an endpoint", next_step="add --endpoint or --env"
+            )
+        return Server(url if url is not None else DEFAULT_URL, timeout_s=timeout_s)
+    aws = open_aws(region=region, profile=profile)
+    name = endpoint if endpoint is not None else endpoint_name(aws.ssm(), str(env), aws.region)
+    return Endpoint(aws.runtime(timeout_s=timeout_s), name)
+
+
+def _value(typed: str) -> str:
+    """A flag's text, or with a leading @ the text of the file it names."""
+    if not typed.startswith("@"):
+        return typed
+    source = "standard input" if typed == "@-" else typed[1:]
+    return decisions.decode_utf8(_read(typed[1:]), source)
+
+
+def _read(name: str) -> bytes:
+    if name == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise UsageError(
+            "not_readable", f"{name}: {error.strerror}", next_step="name a file that can be read"
+        ) from error
+
+
+def _write(text: str) -> None:
+    """Print at once, in UTF-8 whatever the locale."""
+    sys.stdout.buffer.write(text.encode("utf-8", "replace") + (b"" if text.endswith("\n") else b"\n"))
+    sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _exits() -> Iterator[None]:
+    """Turn errors into their report on standard error and their exit code."""
+    try:
+        yield
+    except SemifError as error:
+        typer.echo(error.report(), err=True)
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+    except BrokenPipeError:
+        sys.stderr.close()
+        raise typer.Exit(ExitCode.OK) from None

@@ -1,0 +1,151 @@
+"""What one look at an environment's stacks saw, and what follows from it without more I/O. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from semif.attempts import Attempt
+
+STACK_TYPE = "AWS::CloudFormation::Stack"
+POOL_TYPE = "Custom::InstancePoolEndpoint"
+STARTS = frozenset({"CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS", "IMPORT_IN_PROGRESS"})
+GOOD_ENDS = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "DELETE_COMPLETE", "IMPORT_COMPLETE"})
+CANCELLED = ("resource creation cancelled", "resource update cancelled", "resource deletion cancelled")
+
+
+@dataclass(frozen=True)
+class StackEvent:
+    """One event of CloudFormation's; `properties` is the resource's properties as JSON text, or ""."""
+
+    id: str
+    at: datetime
+    logical_id: str
+    physical_id: str
+    resource_type: str
+    status: str
+    reason: str = ""
+    properties: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """True for a failure of its own, not for a resource cancelled because another one failed."""
+        return self.status.endswith("_FAILED") and not self.reason.lower().startswith(CANCELLED)
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """DescribeEndpoint; `status` is SageMaker's."""
+
+    name: str
+    status: str
+    failure_reason: str = ""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One stack; `events` are those of its last operation, oldest first."""
+
+    name: str
+    id: str
+    status: str
+    reason: str = ""
+    outputs: Mapping[str, str] | None = None
+    events: tuple[StackEvent, ...] = ()
+    endpoint: Endpoint | None = None
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def in_review(self) -> bool:
+        """True while it is only a name with a change set."""
+        return self.status == "REVIEW_IN_PROGRESS"
+
+    @property
+    def under_way(self) -> bool:
+        """True while CloudFormation works on it."""
+        return self.status.endswith("_IN_PROGRESS") and not self.in_review
+
+    @property
+    def good(self) -> bool:
+        """True if the last operation ended as asked."""
+        return self.status in GOOD_ENDS
+
+    @property
+    def gone(self) -> bool:
+        """True once it is deleted."""
+        return self.status == "DELETE_COMPLETE"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One look: the moment, and the stacks of the environment that exist, in the order of deployment."""
+
+    now: datetime
+    stacks: tuple[Stack, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """A span in which CloudFormation waits for the pool's custom resource: to CREATE, UPDATE or DELETE."""
+
+    verb: str
+    started_at: datetime
+    ended: bool
+
+
+def is_own_event(event: StackEvent, stack_id: str) -> bool:
+    """True for an event of the stack itself, not of one of its resources (or of a nested stack)."""
+    return event.resource_type == STACK_TYPE and event.physical_id == stack_id
+
+
+def is_start(event: StackEvent, stack_id: str) -> bool:
+    """True if an operation begins here. A rollback continues the operation that failed."""
+    return is_own_event(event, stack_id) and event.status in STARTS
+
+
+def last_operation(events: Sequence[StackEvent], stack_id: str) -> tuple[StackEvent, ...]:
+    """Cut the events (oldest first) to those since the last operation began; all of them if none did."""
+    starts = [i for i, event in enumerate(events) if is_start(event, stack_id)]
+    return tuple(events[starts[-1] :]) if starts else tuple(events)
+
+
+def first_failure(stack: Stack) -> StackEvent | None:
+    """The failure that the others follow from."""
+    return next((e for e in stack.events if e.failed and not is_own_event(e, stack.id)), None)
+
+
+def pool_runs(events: Sequence[StackEvent]) -> list[Run]:
+    """The spans of the pool's custom resource in these events (oldest first), at most the last one open."""
+    runs: list[Run] = []
+    for event in events:
+        if event.resource_type != POOL_TYPE:
+            continue
+        verb, _, phase = event.status.partition("_")
+        if phase == "IN_PROGRESS":
+            # A run has a second event of this kind, once the physical id is known.
+            if not runs or runs[-1].ended or runs[-1].verb != verb:
+                runs.append(Run(verb, event.at, ended=False))
+        elif runs and not runs[-1].ended:
+            runs[-1] = Run(runs[-1].verb, runs[-1].started_at, ended=True)
+    return runs
+
+
+def pool_endpoint(events: Sequence[StackEvent], default: str) -> str | None:
+    """The name of the endpoint that the pool's custom resource stands for; None without such a resource.
+
+    During a create the physical id is not known until the walk is over, so the properties come first.
+    """
+    pool = [event for event in events if event.resource_type == POOL_TYPE]
+    for event in reversed(pool):
+        if name := _endpoint_property(event.properties):
+            return name
+    named = [event.physical_id for event in pool if event.physical_id]
+    return (named[-1] if named else default) if pool else None
+
+
+def _endpoint_property(properties: str) -> str | None:
+    try:
+        name = json.loads(properties)["EndpointName"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return name if isinstance(name, str) else None

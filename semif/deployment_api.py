@@ -1,0 +1,119 @@
+"""Looks at an environment's stacks and their endpoints: CloudFormation and SageMaker in, snapshots out."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from semif.aws import Aws, ClientError, aws_errors, describe
+from semif.deployment import Endpoint, Snapshot, Stack, StackEvent, is_start, last_operation, pool_endpoint
+from semif.walk_api import AttemptReader
+
+if TYPE_CHECKING:
+    from mypy_boto3_cloudformation.type_defs import StackEventTypeDef, StackTypeDef
+
+PARTS = ("artifacts", "build", "standard", "decisions", "observability")
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class DeploymentReader:
+    """Reads snapshots of environment `env`, page by page only as far back as needed."""
+
+    def __init__(self, aws: Aws, env: str, *, now: Callable[[], datetime] = _utc_now) -> None:
+        self._env = env
+        self._now = now
+        self._ids: dict[str, str] = {}
+        self._events: dict[str, tuple[StackEvent, ...]] = {}
+        self._settled: dict[str, tuple[tuple[object, ...], Stack]] = {}
+        self.connect(aws)
+
+    def connect(self, aws: Aws) -> None:
+        """Use another session from now on; what has been read is kept."""
+        self._cloudformation = aws.cloudformation()
+        self._sagemaker = aws.sagemaker()
+        self._attempts = AttemptReader(self._sagemaker)
+
+    def read(self) -> Snapshot:
+        """Look once. Raises `SemifError`; then nothing is lost, and the next look may succeed."""
+        with aws_errors(f"environment {self._env}"):
+            stacks = [self._stack(f"semif-{self._env}-{part}") for part in PARTS]
+        return Snapshot(self._now(), tuple(stack for stack in stacks if stack is not None))
+
+    def _stack(self, name: str) -> Stack | None:
+        found = self._describe(name)
+        if found is None and name in self._ids:
+            # A deleted stack answers to its id only.
+            found = self._describe(self._ids[name])
+        if found is None:
+            return None
+        stack_id, status = found["StackId"], found["StackStatus"]
+        self._ids[name] = stack_id
+        version = (status, found.get("LastUpdatedTime"), found.get("DeletionTime"))
+        settled = self._settled.get(stack_id)
+        if settled and settled[0] == version:
+            return settled[1]
+        events = self._new_events(stack_id)
+        endpoint = pool_endpoint(events, name)
+        stack = Stack(
+            name=name,
+            id=stack_id,
+            status=status,
+            reason=found.get("StackStatusReason", ""),
+            outputs={o.get("OutputKey", ""): o.get("OutputValue", "") for o in found.get("Outputs", [])},
+            events=events,
+            endpoint=self._endpoint(endpoint) if endpoint else None,
+            attempts=tuple(self._attempts.read(endpoint)) if endpoint else (),
+        )
+        if not status.endswith("_IN_PROGRESS"):
+            self._settled[stack_id] = (version, stack)
+        return stack
+
+    def _describe(self, name_or_id: str) -> "StackTypeDef | None":
+        try:
+            return self._cloudformation.describe_stacks(StackName=name_or_id)["Stacks"][0]
+        except ClientError as error:
+            code, text, _ = describe(error)
+            if code == "ValidationError" and "does not exist" in text:
+                return None
+            raise
+
+    def _new_events(self, stack_id: str) -> tuple[StackEvent, ...]:
+        """The events of the last operation, oldest first; reads back to the first one known."""
+        known = self._events.get(stack_id, ())
+        known_ids = {event.id for event in known}
+        fresh: list[StackEvent] = []
+        pages = self._cloudformation.get_paginator("describe_stack_events").paginate(StackName=stack_id)
+        for found in (event for page in pages for event in page["StackEvents"]):
+            event = _event(found)
+            if event.id in known_ids:
+                break
+            fresh.append(event)
+            if is_start(event, stack_id):
+                break
+        self._events[stack_id] = last_operation((*known, *reversed(fresh)), stack_id)
+        return self._events[stack_id]
+
+    def _endpoint(self, name: str) -> Endpoint | None:
+        try:
+            found = self._sagemaker.describe_endpoint(EndpointName=name)
+        except ClientError as error:
+            code, text, _ = describe(error)
+            if code == "ValidationException" and "could not find" in text.lower():
+                return None
+            raise
+        return Endpoint(name, found["EndpointStatus"], found.get("FailureReason", ""))
+
+
+def _event(found: "StackEventTypeDef") -> StackEvent:
+    return StackEvent(
+        id=found["EventId"],
+        at=found["Timestamp"],
+        logical_id=found.get("LogicalResourceId", ""),
+        physical_id=found.get("PhysicalResourceId", ""),
+        resource_type=found.get("ResourceType", ""),
+        status=found.get("ResourceStatus", ""),
+        reason=found.get("ResourceStatusReason", ""),
+        properties=found.get("ResourceProperties", ""),
+    )
