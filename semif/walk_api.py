@@ -34,8 +34,11 @@ class AttemptReader:
             if not name.startswith(f"{prefix}-"):
                 continue
             # A configuration made again under the same name is another attempt.
-            key = f"{arn} {summary['CreationTime'].isoformat()}"
-            attempt = self._over.get(key) or read_attempt(name, self._tags(arn), endpoint_name)
+            made_at = summary["CreationTime"]
+            key = f"{arn} {made_at.isoformat()}"
+            attempt = self._over.get(key) or read_attempt(
+                name, self._tags(arn), endpoint_name, made_at=made_at
+            )
             if attempt is None:
                 continue
             attempts.append(attempt)
