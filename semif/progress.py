@@ -105,7 +105,7 @@ class Progress:
                 return f"{stack.name} {event.status}{'' if begins else reason}"
             return f"{stack.name} {event.status} after {_since_start(stack, event.at)}"
         if event.failed or self.verbose:
-            return f"{stack.name} {event.logical_id} {event.resource_type} {event.status}{reason}"
+            return f"{stack.name} {event.logical_id} {event.status}{reason}"
         return ""
 
     def _pause_line(self, snapshot: Snapshot, *, first: bool) -> list[tuple[datetime, str]]:

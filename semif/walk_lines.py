@@ -60,7 +60,7 @@ def walk_state(stack: Stack, now: datetime) -> str:
     if not runs or runs[-1].ended:
         return ""
     run = runs[-1]
-    endpoint = f"endpoint {stack.endpoint.status}" if stack.endpoint else "no endpoint yet"
+    endpoint = f"endpoint {stack.endpoint.status}" if stack.endpoint else "no endpoint"
     attempts = [a for a in current_walk(stack, runs) if a.started_at >= run.started_at - CLOCK_SLACK]
     if run.verb == "DELETE":
         return f"{stack.name} deletes its endpoint, {endpoint}, {_left(runs, now)}"
@@ -70,7 +70,7 @@ def walk_state(stack: Stack, now: datetime) -> str:
     last = attempts[-1]
     if not last.outcome:
         spent = duration((now - last.started_at).total_seconds())
-        return f"{_place(last)}, {endpoint} for {spent}, {_left(runs, now)}"
+        return f"{last.instance_type} for {spent}, {last.position} of {len(last.pool)}, {endpoint}, {_left(runs, now)}"
     if last.next_type and last.outcome in {"capacity", "quota"}:
         return (
             f"{last.next_type}, {last.position + 1} of {len(last.pool)}, next, {endpoint}, {_left(runs, now)}"

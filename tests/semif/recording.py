@@ -1,0 +1,108 @@
+"""Recorded deployments as short tables: what CloudFormation and SageMaker hold at each second."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+from semif.attempts import Attempt
+from semif.deployment import POOL_TYPE, STACK_TYPE, Endpoint, Snapshot, Stack, StackEvent, last_operation
+from semif.progress import Progress, Step
+
+NOON = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+@dataclass
+class RecordedStack:
+    """A stack whose events, endpoint and attempts grow as the recording goes on."""
+
+    name: str
+    generation: int = 1
+    status: str = "REVIEW_IN_PROGRESS"
+    reason: str = ""
+    outputs: dict[str, str] = field(default_factory=dict)
+    events: list[StackEvent] = field(default_factory=list)
+    endpoint: Endpoint | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        return f"arn:aws:cloudformation:eu-central-1:111122223333:stack/{self.name}/{self.generation}"
+
+    def own(self, second: float, status: str, reason: str = "") -> None:
+        self.status = status
+        self.reason = reason
+        self._event(second, (self.name, STACK_TYPE, self.id), status, reason)
+
+    def resource(
+        self, second: float, logical_id: str, status: str, reason: str = "", kind: str = "AWS::IAM::Role"
+    ) -> None:
+        self._event(second, (logical_id, kind, f"{logical_id}-physical"), status, reason)
+
+    def pool(
+        self, second: float, status: str, reason: str = "", endpoint: str = "semif-dev-decisions"
+    ) -> None:
+        self._event(second, ("Endpoint", POOL_TYPE, endpoint), status, reason)
+
+    def try_type(self, second: float, pool: Sequence[str], position: int, walk: str = "0a1b2c3d4e") -> None:
+        self.attempts.append(
+            Attempt(
+                instance_type=pool[position - 1],
+                outcome="",
+                reason="",
+                seconds=None,
+                position=position,
+                pool=tuple(pool),
+                started_at=at(second),
+                configuration=f"semif-dev-decisions-{walk}-{position - 1}",
+            )
+        )
+
+    def end_type(self, second: float, outcome: str, reason: str = "") -> None:
+        last = self.attempts[-1]
+        spent_s = (at(second) - last.started_at).total_seconds()
+        self.attempts[-1] = replace(last, outcome=outcome, reason=reason, seconds=spent_s)
+
+    def view(self) -> Stack:
+        return Stack(
+            name=self.name,
+            id=self.id,
+            status=self.status,
+            reason=self.reason,
+            outputs=dict(self.outputs),
+            events=last_operation(self.events, self.id),
+            endpoint=self.endpoint,
+            attempts=tuple(self.attempts),
+        )
+
+    def _event(self, second: float, resource: tuple[str, str, str], status: str, reason: str) -> None:
+        logical_id, kind, physical_id = resource
+        event_id = f"{self.name}-{self.generation}-{len(self.events)}"
+        self.events.append(StackEvent(event_id, at(second), logical_id, physical_id, kind, status, reason))
+
+
+@dataclass
+class Watcher:
+    """Feeds snapshots to one `Progress` and collects what it says."""
+
+    stacks: list[RecordedStack] = field(default_factory=list)
+    progress: Progress = field(default_factory=lambda: Progress("dev", "eu-central-1", tz=UTC))
+    said: list[str] = field(default_factory=list)
+    exit_code: int | None = None
+
+    def look(self, second: float) -> Step:
+        """Take one snapshot; after the outcome nobody looks any more."""
+        assert self.exit_code is None, "watched on after the outcome"
+        step = self.progress.step(Snapshot(at(second), tuple(stack.view() for stack in self.stacks)))
+        self.said += step.lines
+        if step.outcome:
+            self.said += step.outcome.lines
+            self.exit_code = step.outcome.exit_code
+        return step
+
+    def look_until(self, first: int, last: int, every: int = 2) -> None:
+        for second in range(first, last + 1, every):
+            self.look(second)
