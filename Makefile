@@ -1,0 +1,49 @@
+# Every command sets up what it needs; `make setup` alone does it ahead of time. Slow parts are cached in the user's cache.
+PYTHON ?= python3
+BIN := .venv/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+SOURCES := app.py stacks lambda container semif localaws tools tests
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes
+
+.PHONY: setup demo local test test-unit check format synth diff lock
+
+setup:
+	@$(PYTHON) tools/setup.py
+
+demo: setup
+	@$(BIN)/python -m tools.demo $(if $(KEEP),--keep)
+
+local: setup
+	@$(BIN)/python -m localaws $(ARGS)
+
+test: setup
+	@$(BIN)/pytest $(ARGS)
+
+test-unit: setup
+	@$(BIN)/pytest --ignore=tests/e2e --ignore=tests/localaws $(ARGS)
+
+check: setup
+	ruff format --check $(SOURCES)
+	ruff check $(SOURCES)
+	mypy $(SOURCES)
+	lint-imports
+	AWS_REGION=us-east-1 cdk synth --quiet --output cdk.out
+	cfn-lint --non-zero-exit-code error 'cdk.out/**/*.template.json'
+
+format: setup
+	ruff format $(SOURCES)
+	ruff check --fix $(SOURCES)
+
+synth: setup
+	cdk synth --quiet
+
+diff: setup
+	@$(BIN)/python -m tools.diff $(BASE)
+
+lock: setup
+	$(COMPILE) --group dev --no-emit-package llama-cpp-python -o requirements.txt
+	$(COMPILE) --group cdk -c requirements.txt -o requirements-cdk.txt
+	$(COMPILE) --group tools -c requirements.txt -o requirements-tools.txt
+	$(COMPILE) --group server -c requirements.txt -o requirements-server.txt
+	$(COMPILE) --group models --no-deps -o requirements-models.txt
+	npm install --package-lock-only --ignore-scripts

@@ -1,0 +1,1 @@
+"""What a developer runs through make: set-up, demo, diff. Nothing here is deployed."""
