@@ -1,0 +1,179 @@
+"""The model directory: which GGUF is served, whether its files are whole, and who vouches for its checksum.
+
+A model is one *.gguf file, or all shards of one split file (`NAME-00001-of-00003.gguf`, …). Projector
+files (`mmproj-….gguf`) are no models. `model-manifest.json`, where present, gives sizes and checksums.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from semif_server.errors import ArchiveError
+
+MANIFEST_NAME: Final = "model-manifest.json"
+PROFILE_NAME: Final = "profile.json"
+_SHARD: Final = re.compile(r"(?P<stem>.+)-(?P<index>\d{5})-of-(?P<count>\d{5})\.gguf")
+_GGUF_MAGIC: Final = b"GGUF"
+_SHOWN_NAMES: Final = 5
+
+
+class ManifestFile(BaseModel):
+    """One file of the archive."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    file: Annotated[str, Field(pattern=r"^[^/\\\x00]+$")]
+    bytes: Annotated[int, Field(gt=0)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Manifest(BaseModel):
+    """`model-manifest.json`, version 1."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    version: Literal[1]
+    files: Annotated[tuple[ManifestFile, ...], Field(min_length=1, strict=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelArchive:
+    """One model on disk.
+
+    gguf: the file to load, the first shard of a split model. sha256: of that file.
+    sha256_from: "manifest", or "computed" where the archive has no manifest.
+    profile: the archive's own prompt profile, if it has one.
+    """
+
+    gguf: Path
+    shards: tuple[Path, ...]
+    sha256: str
+    sha256_from: Literal["manifest", "computed"]
+    profile: Path | None
+
+
+def open_archive(model_dir: Path, gguf_path: Path | None) -> ModelArchive:
+    """Find the model, check its files against the manifest, and settle its checksum.
+
+    Raises ArchiveError that names the file and the next step.
+    """
+    gguf = _discover(model_dir) if gguf_path is None else _explicit(gguf_path)
+    shards = tuple(_shards_of(gguf))
+    for shard in shards:
+        _check_is_gguf(shard)
+    manifest_path, profile_path = gguf.parent / MANIFEST_NAME, gguf.parent / PROFILE_NAME
+    if manifest_path.is_file():
+        return ModelArchive(
+            gguf, shards, _manifest_sha256(manifest_path, gguf, shards), "manifest", _existing(profile_path)
+        )
+    return ModelArchive(gguf, shards, _sha256(gguf), "computed", _existing(profile_path))
+
+
+def _existing(path: Path) -> Path | None:
+    return path if path.is_file() else None
+
+
+def _discover(model_dir: Path) -> Path:
+    if not model_dir.is_dir():
+        raise ArchiveError(f"SEMIF_MODEL_DIR={model_dir}: there is no such directory.")
+    found = sorted(path for path in model_dir.glob("*.gguf") if path.is_file())
+    models = [path for path in found if not _is_projector(path)]
+    heads = [path for path in models if _shard_index(path) in (None, 1)]
+    if not heads:
+        # Later shards alone are still one model, with its first file missing: the shard check says which.
+        if models:
+            return _first_shard(models[0])
+        beside = " (projector files, mmproj, are no models)" if found else ""
+        raise ArchiveError(
+            f"{model_dir} holds no *.gguf model{beside}: put one there or set SEMIF_GGUF_PATH."
+        )
+    if len(heads) > 1:
+        names = ", ".join(path.name for path in heads[:_SHOWN_NAMES])
+        more = f" and {len(heads) - _SHOWN_NAMES} more" if len(heads) > _SHOWN_NAMES else ""
+        raise ArchiveError(
+            f"{model_dir} holds {len(heads)} models ({names}{more}): keep one or set SEMIF_GGUF_PATH to one."
+        )
+    return heads[0]
+
+
+def _explicit(gguf_path: Path) -> Path:
+    if not gguf_path.is_file():
+        raise ArchiveError(f"SEMIF_GGUF_PATH={gguf_path}: there is no such file.")
+    if _shard_index(gguf_path) not in (None, 1):
+        raise ArchiveError(
+            f"SEMIF_GGUF_PATH={gguf_path}: this is a later shard; name the first,"
+            f" {_first_shard(gguf_path).name}."
+        )
+    return gguf_path
+
+
+def _is_projector(path: Path) -> bool:
+    return "mmproj" in path.name.lower()
+
+
+def _shard_index(path: Path) -> int | None:
+    match = _SHARD.fullmatch(path.name)
+    return int(match["index"]) if match else None
+
+
+def _first_shard(path: Path) -> Path:
+    match = _SHARD.fullmatch(path.name)
+    return path.with_name(f"{match['stem']}-00001-of-{match['count']}.gguf") if match else path
+
+
+def _shards_of(gguf: Path) -> Iterator[Path]:
+    match = _SHARD.fullmatch(gguf.name)
+    if not match:
+        yield gguf
+        return
+    for index in range(1, int(match["count"]) + 1):
+        shard = gguf.with_name(f"{match['stem']}-{index:05d}-of-{match['count']}.gguf")
+        if not shard.is_file():
+            raise ArchiveError(
+                f"{shard.name} is missing from {gguf.parent}: a split model needs all its shards."
+            )
+        yield shard
+
+
+def _check_is_gguf(path: Path) -> None:
+    with path.open("rb") as file:
+        start = file.read(len(_GGUF_MAGIC))
+    if not start:
+        raise ArchiveError(f"{path} is empty: upload the model again.")
+    if start != _GGUF_MAGIC:
+        raise ArchiveError(f"{path} is no GGUF file (it does not begin with GGUF): upload the model again.")
+
+
+def _manifest_sha256(path: Path, gguf: Path, shards: Sequence[Path]) -> str:
+    try:
+        manifest = Manifest.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the document"
+        raise ArchiveError(f"{path}: {where}: {first['msg']}. Package the model again.") from None
+    listed = {entry.file: entry for entry in manifest.files}
+    if len(listed) != len(manifest.files):
+        raise ArchiveError(f"{path}: a file is listed twice. Package the model again.")
+    for entry in manifest.files:
+        file = path.parent / entry.file
+        if not file.is_file():
+            raise ArchiveError(f"{path} lists {entry.file}, which is missing: upload the whole archive.")
+        size_bytes = file.stat().st_size
+        if size_bytes != entry.bytes:
+            raise ArchiveError(
+                f"{file} has {size_bytes:,} bytes, but {MANIFEST_NAME} says {entry.bytes:,}: upload it again."
+            )
+    for shard in shards:
+        if shard.name not in listed:
+            raise ArchiveError(f"{path} does not list {shard.name}: package the model again.")
+    return listed[gguf.name].sha256
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

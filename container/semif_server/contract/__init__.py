@@ -1,0 +1,1 @@
+"""Wire formats, each to and from the engine's tasks and results."""

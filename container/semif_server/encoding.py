@@ -1,0 +1,177 @@
+"""Prompt → tokens, cut into segments. Pure, given a vocabulary.
+
+Three rules. Only the template's pieces are parsed for control tokens; the caller's text never is. The
+caller's text is one tokenization, so no merge is lost at a cut. Segments are cut on token boundaries of
+that one tokenization, so the tokens of a prompt do not depend on where it is cut.
+"""
+
+import hashlib
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Final, Protocol
+
+from semif_server.errors import ModelError
+from semif_server.profile import Profile
+from semif_server.prompt import UserMessage, to_json, user_message
+from semif_server.template import ChatTemplate
+
+_PROBE_STATES: Final = ("probe", {"probe": [1]}, ["probe"], "é 漢字 🙂\n\t\\")
+
+
+class Vocabulary(Protocol):
+    """What is needed of a model's vocabulary."""
+
+    @property
+    def bos_id(self) -> int | None:
+        """The token to begin every prompt with, None if the vocabulary wants none."""
+
+    def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
+        """Token ids of a text, nothing added."""
+
+    def piece(self, token_id: int) -> bytes:
+        """The bytes a token stands for; empty for control tokens."""
+
+    def is_user_defined(self, token_id: int) -> bool:
+        """Whether the tokenizer honours this token in any text, parse_special or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPrompt:
+    """Token ids by segment, in order, and the SHA-256 of the rendered text (UTF-8, hexadecimal)."""
+
+    head: tuple[int, ...]
+    state: tuple[int, ...]
+    tail: tuple[int, ...]
+    sha256: str
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The whole prompt."""
+        return self.head + self.state + self.tail
+
+
+class PromptEncoder:
+    """One vocabulary, one template, one profile: everything that is the same for all requests.
+
+    Raises ModelError at construction when this model can't serve this profile.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, template: ChatTemplate, template_source: str, profile: Profile
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._profile = profile
+        self._pieces = template.pieces(profile.system)
+        self._markers = _marker_pattern(vocabulary, template_source)
+        self._before = self._encode_before()
+        self._after = tuple(vocabulary.tokenize(self._pieces.after, parse_special=True))
+        self._check_text_is_kept()
+        self.slot_ids: tuple[int, ...] = self._find_slots()
+        self.head: tuple[int, ...] = self.encode(to_json("probe"), "probe", ("probe", "probe")).head
+
+    def encode(self, state_json: str, question: str, descriptions: Sequence[str]) -> EncodedPrompt:
+        """Encode one decision. state_json: the state as prompt.to_json gives it."""
+        message = user_message(self._profile, state_json, question, descriptions)
+        sha256 = hashlib.sha256(self._pieces.render(message.text).encode()).hexdigest()
+        ids, ends = self._encode_user(message.text)
+        if not ends:
+            # The tokens don't spell the text byte for byte, so nothing inside it can be shared.
+            return EncodedPrompt(self._before, (), (*ids, *self._after), sha256)
+        head_tokens, state_tokens = (
+            bisect_right(ends, message.head_end),
+            bisect_right(ends, message.state_end),
+        )
+        return EncodedPrompt(
+            head=(*self._before, *ids[:head_tokens]),
+            state=tuple(ids[head_tokens:state_tokens]),
+            tail=(*ids[state_tokens:], *self._after),
+            sha256=sha256,
+        )
+
+    def _encode_before(self) -> tuple[int, ...]:
+        tokenize = self._vocabulary.tokenize
+        ids = tokenize(self._pieces.before, parse_special=True)
+        ids += self._encode_plain(self._pieces.system)[0]
+        ids += tokenize(self._pieces.between, parse_special=True)
+        bos = self._vocabulary.bos_id
+        return tuple(ids if bos is None or ids[:1] == [bos] else [bos, *ids])
+
+    def _encode_user(self, text: str) -> tuple[list[int], list[int]]:
+        """Token ids and, for each, the byte of the text at which it ends; no ends if they don't fit."""
+        ids, sizes = self._encode_plain(text)
+        ends = list(accumulate(sizes))
+        return ids, ends if ends and ends[-1] == len(text.encode()) else []
+
+    def _encode_plain(self, text: str) -> tuple[list[int], list[int]]:
+        """Tokenize text that is not the template's: no control token, none of the template's markers.
+
+        Sizes are bytes of the text per token.
+        """
+        ids: list[int] = []
+        sizes: list[int] = []
+        for part in self._parts(text):
+            part_ids = self._vocabulary.tokenize(part, parse_special=False)
+            pieces = [self._vocabulary.piece(token_id) for token_id in part_ids]
+            spelled, wanted = b"".join(pieces), part.encode()
+            part_sizes = [len(piece) for piece in pieces]
+            if spelled == b" " + wanted:  # SentencePiece vocabularies put a blank before a text
+                part_sizes[0] -= 1
+            elif spelled != wanted:
+                part_sizes = [-1] * len(part_ids)  # no sum of these is the length of a text
+            ids += part_ids
+            sizes += part_sizes
+        return ids, sizes
+
+    def _parts(self, text: str) -> list[str]:
+        """The text, cut inside every marker, so that no part holds one."""
+        if self._markers is None:
+            return [text]
+        cuts = [0, *(match.start() + 1 for match in self._markers.finditer(text)), len(text)]
+        return [text[start:stop] for start, stop in pairwise(cuts)]
+
+    def _check_text_is_kept(self) -> None:
+        for state in _PROBE_STATES:
+            message = user_message(self._profile, to_json(state), "probe", ("probe", "probe"))
+            if not self._encode_user(message.text)[1]:
+                raise ModelError(
+                    "The model's tokenizer changes the text it is given (its tokens do not spell it byte for"
+                    " byte), so prompts can't be cut into segments. Use a GGUF with a lossless tokenizer."
+                )
+
+    def _find_slots(self) -> tuple[int, ...]:
+        """One token per slot that stays one token behind the prompt's own ending."""
+        ids: list[int] = []
+        for slot in self._profile.slots:
+            appended = self._vocabulary.tokenize(self._pieces.after + slot, parse_special=True)
+            if len(appended) != len(self._after) + 1 or tuple(appended[:-1]) != self._after:
+                raise ModelError(
+                    f"The profile's slot {slot!r} is not one token of this model behind the prompt:"
+                    " use a profile with other slots."
+                )
+            if self._vocabulary.piece(appended[-1]) != slot.encode():
+                raise ModelError(f"The profile's slot {slot!r} has no token of its own in this model.")
+            ids.append(appended[-1])
+        return tuple(ids)
+
+
+def _marker_pattern(vocabulary: Vocabulary, template_source: str) -> re.Pattern[str] | None:
+    """The template's structural markers that the tokenizer honours in any text, such as `<think>`.
+
+    Runs of blanks can be tokens of this kind too; they structure nothing and stay as they are.
+    """
+    markers: set[str] = set()
+    for token_id in vocabulary.tokenize(template_source, parse_special=True):
+        if vocabulary.is_user_defined(token_id):
+            marker = vocabulary.piece(token_id).decode("utf-8", "replace")
+            if len(marker) > 1 and marker.strip():
+                markers.add(marker)
+    if not markers:
+        return None
+    # A look-ahead finds overlapping markers as well.
+    return re.compile(f"(?={'|'.join(re.escape(marker) for marker in sorted(markers))})")
+
+
+__all__ = ["EncodedPrompt", "PromptEncoder", "UserMessage", "Vocabulary"]

@@ -1,0 +1,72 @@
+"""uvicorn, with the way down that SageMaker needs: told to stop, finish, exit 0 before the kill.
+
+A container gets SIGTERM, and SIGKILL 30 s later. In between, /ping and new requests answer 503, requests
+that were taken may finish for DRAIN_S, the rest are answered 503, and the process exits within 25 s.
+"""
+
+import socket
+import time
+from types import FrameType
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from semif_server.engine.engine import Engine
+from semif_server.errors import SettingsError
+
+DRAIN_S: Final = 20.0
+_LAST_ANSWERS_S: Final = 2
+_KEEP_ALIVE_S: Final = 75  # longer than what sits in front, so that it never meets a connection just closed
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Take the address, without listening yet. Raises SettingsError if it can't be had."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        raise SettingsError(
+            f"SEMIF_HOST={host!r}, SEMIF_PORT={port}: can't listen there: {error.strerror or error}."
+        ) from None
+    return bound
+
+
+class DrainingServer(uvicorn.Server):
+    """Serves until a signal or until the engine's thread has ended."""
+
+    def __init__(self, app: ASGIApp, engine: Engine) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=_KEEP_ALIVE_S,
+                timeout_graceful_shutdown=_LAST_ANSWERS_S,
+            )
+        )
+        self._engine = engine
+        self._drain_until_s: float | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """SIGTERM, SIGINT: begin to drain. uvicorn would stop listening and then raise the signal again."""
+        if self._drain_until_s is None:
+            self._engine.close()
+            self._drain_until_s = time.monotonic() + DRAIN_S
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second: is it time to go?"""
+        if self._engine.has_stopped:
+            self.should_exit = True
+        elif self._drain_until_s is not None and (
+            self._engine.is_idle or time.monotonic() >= self._drain_until_s
+        ):
+            self._engine.abort()
+            self.should_exit = True
+        return await super().on_tick(counter)
