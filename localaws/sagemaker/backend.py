@@ -1,0 +1,173 @@
+"""The entrance to SageMaker: a method for each operation, the injected faults and the pushed images."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from localaws.protocol import Scope
+from localaws.sagemaker import runtime
+from localaws.sagemaker.catalog import Catalog, Params
+from localaws.sagemaker.clients import AccountClients
+from localaws.sagemaker.endpoints import Endpoints
+from localaws.sagemaker.faults import Fault, parse_faults, render_faults
+from localaws.sagemaker.hosting import Hosting, HostingSettings
+from localaws.sagemaker.images import ImageRegistry, parse_image
+from localaws.sagemaker.tags import TagStore, check_tags, render
+
+
+@dataclass(frozen=True)
+class _Region:
+    tags: TagStore
+    catalog: Catalog
+    endpoints: Endpoints
+
+
+class SageMakerBackend:
+    """SageMaker of all accounts and regions.
+
+    Every operation takes parameters and returns a result with the service model's keys. Parameters are
+    taken to satisfy the service model. Errors are `localaws.protocol.ServiceError` with SageMaker's texts.
+
+    Args:
+        server_url: where the local S3, STS and CloudWatch Logs listen.
+        ready_s: seconds that finding instances takes where no fault says otherwise.
+        settings: times of hosting.
+    """
+
+    def __init__(self, server_url: str, ready_s: float, settings: HostingSettings | None = None) -> None:
+        self._settings = settings or HostingSettings()
+        self._ready_s = ready_s
+        self._clients = AccountClients(server_url)
+        self._images = ImageRegistry()
+        self._closing = threading.Event()
+        self._hosting = Hosting(self._clients, self._images, self._settings, self._closing)
+        self._lock = threading.RLock()
+        self._faults: dict[str, Fault] = {}
+        self._regions: dict[Scope, _Region] = {}
+
+    def put_faults(self, mapping: Mapping[str, Any]) -> None:
+        """Replace the fault table; transitions that run keep theirs. Raises FaultTableError."""
+        faults = parse_faults(mapping)
+        with self._lock:
+            self._faults = faults
+
+    def faults(self) -> dict[str, dict[str, Any]]:
+        """Return the fault table as it was put."""
+        with self._lock:
+            return render_faults(self._faults)
+
+    def put_image(self, spec: Mapping[str, Any]) -> None:
+        """Push a container image. Raises ImageSpecError."""
+        self._images.put(parse_image(spec))
+
+    def close(self) -> None:
+        """Give up what is starting and stop every container. Returns when all processes are gone."""
+        self._closing.set()
+        with self._lock:
+            regions = list(self._regions.values())
+        threads = [threading.Thread(target=region.endpoints.close) for region in regions]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def invoke_endpoint(
+        self, scope: Scope, name: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[int, dict[str, str], bytes]:
+        """InvokeEndpoint of the runtime: status, headers and body of the answer, errors too."""
+        target = self._region(scope).endpoints.hosted(name)
+        return runtime.invoke(scope, name, target, headers, body, limit_s=self._settings.invocation_limit_s)
+
+    def create_model(self, scope: Scope, params: Params) -> dict[str, Any]:
+        """CreateModel."""
+        return self._region(scope).catalog.create_model(params)
+
+    def describe_model(self, scope: Scope, params: Params) -> dict[str, Any]:
+        """DescribeModel."""
+        return self._region(scope).catalog.describe_model(params)
+
+    def delete_model(self, scope: Scope, params: Params) -> dict[str, Any]:
+        """DeleteModel."""
+        return self._region(scope).catalog.delete_model(params)
+
+    def list_models(self, scope: Scope, params: Params) -> dict[str, Any]:
+        """ListModels."""
+        return self._region(scope).catalog.list_models(params)
+
+    def create_endpoint_config(self, scope: Scope, params: Params) -> dict[str, Any]:
+        """CreateEndpointConfig."""
+        return self._region(scope).catalog.create_endpoint_config(params, self._faults)
+
+    def describe_endpoint_config(self, scope: Scope, params: Params) -> dict[str, Any]:
+        """DescribeEndpointConfig."""
+        return self._region(scope).catalog.describe_endpoint_config(params)
+
+    def delete_endpoint_config(self, scope: Scope, params: Params) -> dict[str, Any]:
+        """DeleteEndpointConfig."""
+        return self._region(scope).catalog.delete_endpoint_config(params)
+
+    def list_endpoint_configs(self, scope: Scope, params: Params) -> dict[str, Any]:
+        """ListEndpointConfigs."""
+        return self._region(scope).catalog.list_endpoint_configs(params)
+
+    def create_endpoint(self, scope: Scope, params: Params) -> dict[str, Any]:
+        """CreateEndpoint."""
+        return self._region(scope).endpoints.create_endpoint(params, self._faults)
+
+    def update_endpoint(self, scope: Scope, params: Params) -> dict[str, Any]:
+        """UpdateEndpoint."""
+        return self._region(scope).endpoints.update_endpoint(params, self._faults)
+
+    def describe_endpoint(self, scope: Scope, params: Params) -> dict[str, Any]:
+        """DescribeEndpoint."""
+        return self._region(scope).endpoints.describe_endpoint(params)
+
+    def delete_endpoint(self, scope: Scope, params: Params) -> dict[str, Any]:
+        """DeleteEndpoint."""
+        return self._region(scope).endpoints.delete_endpoint(params)
+
+    def list_endpoints(self, scope: Scope, params: Params) -> dict[str, Any]:
+        """ListEndpoints."""
+        return self._region(scope).endpoints.list_endpoints(params)
+
+    def add_tags(self, scope: Scope, params: Params) -> dict[str, Any]:
+        """AddTags."""
+        tags = check_tags(params["Tags"])
+        return self._tagging(scope, lambda store: {"Tags": render(store.add(params["ResourceArn"], tags))})
+
+    def delete_tags(self, scope: Scope, params: Params) -> dict[str, Any]:
+        """DeleteTags."""
+
+        def remove(store: TagStore) -> dict[str, Any]:
+            store.remove(params["ResourceArn"], params["TagKeys"])
+            return {}
+
+        return self._tagging(scope, remove)
+
+    def list_tags(self, scope: Scope, params: Params) -> dict[str, Any]:
+        """ListTags; a resource's tags fit one page."""
+        return self._tagging(scope, lambda store: {"Tags": render(store.of(params["ResourceArn"]))})
+
+    def _tagging(self, scope: Scope, work: Callable[[TagStore], dict[str, Any]]) -> dict[str, Any]:
+        with self._lock:
+            return work(self._region(scope).tags)
+
+    def _region(self, scope: Scope) -> _Region:
+        with self._lock:
+            if scope not in self._regions:
+                tags = TagStore()
+                catalog = Catalog(scope, self._clients, tags, self._lock)
+                endpoints = Endpoints(
+                    scope,
+                    catalog,
+                    tags,
+                    self._hosting,
+                    ready_s=self._ready_s,
+                    lock=self._lock,
+                    closing=self._closing,
+                )
+                self._regions[scope] = _Region(tags, catalog, endpoints)
+            return self._regions[scope]
