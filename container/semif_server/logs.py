@@ -32,12 +32,16 @@ def frames_of(error: BaseException) -> list[str]:
 
 
 class JsonFormatter(logging.Formatter):
-    """A log record as one line of JSON."""
+    """A log record as one line of JSON, with the time in UTC."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.converter = time.gmtime
 
     def format(self, record: logging.LogRecord) -> str:
         """Write our own records whole, others as the place they come from."""
         line: dict[str, Any] = {
-            "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}Z",
+            "time": f"{self.formatTime(record, '%Y-%m-%dT%H:%M:%S')}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
         }

@@ -132,7 +132,7 @@ class Engine:
         self._aborting.set()
         self._queue.put(None)
 
-    def join(self, timeout_s: float) -> bool:
+    def join(self, timeout_s: float | None) -> bool:
         """Wait for the thread to end after abort; False if it did not in time."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
