@@ -29,6 +29,8 @@ class Server:
             raise _bad_url(url, str(error)) from error
         if self.url.scheme not in {"http", "https"} or not self.url.host:
             raise _bad_url(url, "it needs http:// or https:// and a host")
+        if self.url.port is not None and not 0 < self.url.port < 65536:
+            raise _bad_url(url, "a port is 1 to 65535")
         self.timeout_s = timeout_s
 
     def invoke(self, body: bytes) -> bytes:
@@ -38,6 +40,8 @@ class Server:
             # A proxy of the environment is for other machines, not for this one.
             with httpx.Client(timeout=self.timeout_s, trust_env=not _loopback(self.url.host)) as client:
                 response = client.post(address, content=body, headers={"content-type": "application/json"})
+        except UnicodeError as error:  # a label of the host's name that is empty or too long
+            raise _bad_url(str(self.url), str(error)) from error
         except httpx.TimeoutException as error:
             raise UnreachableError(
                 "timeout",

@@ -70,7 +70,8 @@ def walk_state(stack: Stack, now: datetime) -> str:
     last = attempts[-1]
     if not last.outcome:
         spent = duration((now - last.started_at).total_seconds())
-        return f"{last.instance_type} for {spent}, {last.position} of {len(last.pool)}, {endpoint}, {_left(runs, now)}"
+        place = f"{last.position} of {len(last.pool)}"
+        return f"{last.instance_type} for {spent}, {place}, {endpoint}, {_left(runs, now)}"
     if last.next_type and last.outcome in {"capacity", "quota"}:
         return (
             f"{last.next_type}, {last.position + 1} of {len(last.pool)}, next, {endpoint}, {_left(runs, now)}"
