@@ -1,0 +1,18 @@
+"""The CDK app: one stage for each environment in cdk.json."""
+
+import sys
+
+import aws_cdk as cdk
+
+from stacks.mapping_reader import SettingsError
+from stacks.settings import load_environments
+from stacks.stage import EnvironmentStage
+
+app = cdk.App()
+try:
+    environments = load_environments(app.node)
+except SettingsError as error:
+    sys.exit(f"settings: {error}")
+for environment in environments:
+    EnvironmentStage(app, environment)
+app.synth()

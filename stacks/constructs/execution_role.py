@@ -1,0 +1,62 @@
+"""The role that SageMaker takes on to fetch a model's image and archive and to write its logs."""
+
+import aws_cdk as cdk
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+
+class ExecutionRole(iam.Role):
+    """Reads one prefix of one bucket and one repository; logs and metrics of endpoints; nothing else."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        bucket_name: str,
+        prefix: str,
+        repository_arn: str,
+    ) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            assumed_by=iam.ServicePrincipal(
+                "sagemaker.amazonaws.com",
+                conditions={"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}},
+            ),
+        )
+        stack = cdk.Stack.of(self)
+        bucket = f"arn:{cdk.Aws.PARTITION}:s3:::{bucket_name}"
+        log_groups = stack.format_arn(
+            service="logs",
+            resource="log-group",
+            resource_name="/aws/sagemaker/Endpoints/*",
+            arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
+        )
+        self._allow("ModelArchive", ["s3:GetObject"], f"{bucket}/{prefix}*")
+        self._allow("ModelListing", ["s3:ListBucket"], bucket, {"StringLike": {"s3:prefix": [f"{prefix}*"]}})
+        self._allow(
+            "Image",
+            ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
+            repository_arn,
+        )
+        # These two know no resources.
+        self._allow("Registry", ["ecr:GetAuthorizationToken"], "*")
+        self._allow(
+            "Metrics",
+            ["cloudwatch:PutMetricData"],
+            "*",
+            {"StringEquals": {"cloudwatch:namespace": "/aws/sagemaker/Endpoints"}},
+        )
+        self._allow(
+            "Logs",
+            ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
+            log_groups,
+        )
+
+    def _allow(
+        self, sid: str, actions: list[str], resource: str, conditions: dict[str, object] | None = None
+    ) -> None:
+        self.add_to_policy(
+            iam.PolicyStatement(sid=sid, actions=actions, resources=[resource], conditions=conditions)
+        )

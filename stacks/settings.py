@@ -1,0 +1,221 @@
+"""cdk.json context → frozen settings. The only reader of context and of environment variables."""
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from constructs import Node
+
+from stacks.mapping_reader import MappingReader, SettingsError, matching
+
+CONTEXT_KEY: Final = "environments"
+REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION", "CDK_DEFAULT_REGION")
+MAX_ENDPOINT_NAME_LENGTH: Final = 63
+
+_ENVIRONMENT_KEYS: Final = ("name", "account", "region", "tags", "model", "endpoints")
+_ENDPOINT_KEYS: Final = (
+    "name",
+    "image",
+    "pool",
+    "instance_count",
+    "gpu_layers",
+    "inference_ami_version",
+    "download_timeout_s",
+    "startup_timeout_s",
+    "max_tokens",
+    "max_request_tokens",
+    "max_shared_decisions",
+    "max_body_bytes",
+    "threads",
+)
+_REGION: Final = (r"[a-z]{2}(-[a-z]+)+-[0-9]", "a region such as eu-central-1")
+# SageMaker allows capitals here, but its ARNs are in lower case and IAM compares ARNs by case.
+_ENDPOINT_NAME: Final = (
+    rf"[a-z0-9](-*[a-z0-9]){{0,{MAX_ENDPOINT_NAME_LENGTH - 1}}}",
+    f"1 to {MAX_ENDPOINT_NAME_LENGTH} lower-case letters, digits and inner hyphens",
+)
+_IMAGE: Final = (
+    r"(?P<account>[0-9]{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?"
+    r"/(?P<repository>[a-z0-9]+([._/-][a-z0-9]+)*)(@sha256:[0-9a-f]{64}|:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})",
+    "an image in ECR: ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY@sha256:DIGEST or …:TAG",
+)
+_TAG_TEXT: Final = r"[\w .:/=+\-@]"
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """The GGUF that an environment serves; its archive in the bucket goes by the checksum."""
+
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class ImageSettings:
+    """A container image in ECR, in the endpoint's own region."""
+
+    uri: str
+    account: str
+    region: str
+    repository: str
+
+
+@dataclass(frozen=True)
+class SemIfEndpointSettings:
+    """The decision endpoint. `image` None means the project's own image in the artifacts' repository."""
+
+    name: str
+    image: ImageSettings | None
+    pool: tuple[str, ...]
+    instance_count: int
+    gpu_layers: int
+    inference_ami_version: str | None
+    download_timeout_s: int
+    startup_timeout_s: int
+    max_tokens: int
+    max_request_tokens: int
+    max_shared_decisions: int
+    max_body_bytes: int
+    threads: int | None
+
+
+@dataclass(frozen=True)
+class EnvironmentSettings:
+    """One environment. `account` None means that of the credentials that deploy."""
+
+    name: str
+    account: str | None
+    region: str
+    tags: Mapping[str, str]
+    model: ModelSettings
+    decisions: SemIfEndpointSettings
+
+
+def load_environments(node: Node) -> tuple[EnvironmentSettings, ...]:
+    """Read the app's context and the process's environment. Raises SettingsError with the key's path."""
+    return parse_environments(node.try_get_context(CONTEXT_KEY), os.environ)
+
+
+def parse_environments(value: object, variables: Mapping[str, str]) -> tuple[EnvironmentSettings, ...]:
+    """Read the list of environments, or a string that holds it as JSON: the CLI's `-c` gives only strings."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise SettingsError(CONTEXT_KEY, f"is a string but no JSON: {error}") from None
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        raise SettingsError(CONTEXT_KEY, "must be a list of at least one environment, in cdk.json's context")
+    environments = tuple(
+        _environment(MappingReader.of(item, f"{CONTEXT_KEY}[{i}]", _ENVIRONMENT_KEYS), variables)
+        for i, item in enumerate(value)
+    )
+    for i, environment in enumerate(environments):
+        if environment.name in {earlier.name for earlier in environments[:i]}:
+            raise SettingsError(f"{CONTEXT_KEY}[{i}].name", f"{environment.name} is listed twice")
+    return environments
+
+
+def _environment(reader: MappingReader, variables: Mapping[str, str]) -> EnvironmentSettings:
+    name = reader.text(
+        "name", r"[a-z][a-z0-9-]{0,15}", "a lower-case letter, then up to 15 of a-z, 0-9 and -"
+    )
+    region = _region(reader, variables)
+    model = reader.mapping("model", ("file", "sha256"))
+    endpoints = reader.mapping("endpoints", ("decisions",))
+    return EnvironmentSettings(
+        name=name,
+        account=reader.optional_text("account", r"[0-9]{12}", "an account id of 12 digits"),
+        region=region,
+        tags=_tags(reader),
+        model=ModelSettings(
+            file=model.text(
+                "file", r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.gguf", "a file name that ends in .gguf"
+            ),
+            sha256=model.text("sha256", r"[0-9a-f]{64}", "64 lower-case hexadecimal digits"),
+        ),
+        decisions=_semif_endpoint(
+            endpoints.mapping("decisions", _ENDPOINT_KEYS),
+            default_name=f"semif-{name}-decisions",
+            region=region,
+        ),
+    )
+
+
+def _region(reader: MappingReader, variables: Mapping[str, str]) -> str:
+    if reader.has("region"):
+        return reader.text("region", *_REGION)
+    for variable in REGION_VARIABLES:
+        if variables.get(variable):
+            return matching(variables[variable], f"{reader.at('region')} (from {variable})", *_REGION)
+    raise SettingsError(
+        reader.at("region"),
+        f"is missing: set it, or set {REGION_VARIABLES[0]} (export AWS_REGION=eu-central-1)",
+    )
+
+
+def _tags(reader: MappingReader) -> Mapping[str, str]:
+    if not reader.has("tags"):
+        return {}
+    value = reader.value["tags"]
+    if not isinstance(value, Mapping) or len(value) > 30:
+        raise SettingsError(reader.at("tags"), "must be an object of at most 30 tags")
+    for key, text in value.items():
+        path = f"{reader.at('tags')}.{key}"
+        matching(
+            key,
+            path,
+            rf"(?!aws:|semif:){_TAG_TEXT}{{1,128}}",
+            "named in 1 to 128 characters, not aws:… or semif:…",
+        )
+        matching(
+            text, path, rf"{_TAG_TEXT}{{0,256}}", "a text of at most 256 letters, digits, spaces and _.:/=+-@"
+        )
+    return dict(value)
+
+
+def _semif_endpoint(reader: MappingReader, *, default_name: str, region: str) -> SemIfEndpointSettings:
+    max_tokens = reader.whole("max_tokens", 4096, 64, 1_048_576)
+    max_request_tokens = reader.whole("max_request_tokens", 8192, 64, 16_777_216)
+    if max_request_tokens < max_tokens:
+        raise SettingsError(
+            reader.at("max_request_tokens"),
+            f"must be at least max_tokens ({max_tokens}), not {max_request_tokens}",
+        )
+    return SemIfEndpointSettings(
+        name=reader.optional_text("name", *_ENDPOINT_NAME) or default_name,
+        image=_image(reader, region),
+        pool=reader.texts("pool", r"ml\.[a-z0-9-]+\.[a-z0-9]+", "an instance type such as ml.c6i.2xlarge"),
+        instance_count=reader.whole("instance_count", 1, 1, 100),
+        gpu_layers=reader.whole("gpu_layers", 0, -1, 10_000),
+        inference_ami_version=reader.optional_text(
+            "inference_ami_version",
+            r"[a-z0-9][a-z0-9-]{0,127}",
+            "an AMI version such as al2023-ami-sagemaker-inference-gpu-4-1",
+        ),
+        download_timeout_s=reader.whole("download_timeout_s", 900, 60, 3600),
+        startup_timeout_s=reader.whole("startup_timeout_s", 600, 60, 3600),
+        max_tokens=max_tokens,
+        max_request_tokens=max_request_tokens,
+        max_shared_decisions=reader.whole("max_shared_decisions", 64, 1, 4096),
+        max_body_bytes=reader.whole("max_body_bytes", 262_144, 1024, 26_214_400),
+        threads=reader.optional_whole("threads", 1, 512),
+    )
+
+
+def _image(reader: MappingReader, region: str) -> ImageSettings | None:
+    if not reader.has("image"):
+        return None
+    image = reader.mapping("image", ("uri",))
+    uri = image.text("uri", *_IMAGE)
+    parts = re.fullmatch(_IMAGE[0], uri)
+    if parts is None:
+        raise AssertionError("bug: the pattern matched a moment ago")
+    if parts["region"] != region:
+        raise SettingsError(
+            image.at("uri"),
+            f"is in {parts['region']}; SageMaker takes images of its own region only: {region}",
+        )
+    return ImageSettings(uri, parts["account"], parts["region"], parts["repository"])
