@@ -38,18 +38,21 @@ class DeploymentReader:
     def read(self) -> Snapshot:
         """Look once. Raises `SemifError`; then nothing is lost, and the next look may succeed."""
         with aws_errors(f"environment {self._env}"):
-            stacks = [self._stack(f"semif-{self._env}-{part}") for part in PARTS]
-        return Snapshot(self._now(), tuple(stack for stack in stacks if stack is not None))
+            found = [self._find(f"semif-{self._env}-{part}") for part in PARTS]
+            stacks = tuple(self._stack(stack) for stack in found if stack is not None)
+        return Snapshot(self._now(), stacks)
 
-    def _stack(self, name: str) -> Stack | None:
+    def _find(self, name: str) -> "StackTypeDef | None":
         found = self._describe(name)
         if found is None and name in self._ids:
             # A deleted stack answers to its id only.
             found = self._describe(self._ids[name])
-        if found is None:
-            return None
-        stack_id, status = found["StackId"], found["StackStatus"]
-        self._ids[name] = stack_id
+        if found is not None:
+            self._ids[name] = found["StackId"]
+        return found
+
+    def _stack(self, found: "StackTypeDef") -> Stack:
+        name, stack_id, status = found["StackName"], found["StackId"], found["StackStatus"]
         version = (status, found.get("LastUpdatedTime"), found.get("DeletionTime"))
         settled = self._settled.get(stack_id)
         if settled and settled[0] == version:

@@ -18,9 +18,15 @@ from tests.semif.conftest import error_body
 BODY = b'{"decision": {}}'
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def runtime() -> SageMakerRuntimeClient:
-    return open_aws(region="eu-central-1", profile=None).runtime()
+    """One client for all: botocore takes long to make one."""
+    return boto3.client(
+        "sagemaker-runtime",
+        region_name="eu-central-1",
+        aws_access_key_id="testing",
+        aws_secret_access_key="testing",
+    )
 
 
 @pytest.fixture
