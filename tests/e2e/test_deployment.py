@@ -1,0 +1,258 @@
+"""The life of an environment, in order: walk, update, failed update, destroy, exhausted pool, deploy again.
+
+Each test goes on from what the one before has deployed, as an operator does; they are one story.
+"""
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from localaws.session import LocalAws
+from semif.walk_api import walk_attempts
+from tools.demo import DECISION
+from tools.local_environment import LocalEnvironment, Pool
+from tools.setup import MODEL_FILE, MODEL_SHA256
+
+ENDPOINT = "semif-dev-decisions"
+FIRST, SECOND, THIRD = "ml.c7i.2xlarge", "ml.c6i.2xlarge", "ml.m5.2xlarge"
+POOL = Pool((FIRST, SECOND, THIRD))
+UPDATED = Pool((SECOND, THIRD), {"max_shared_decisions": 3})
+
+
+def invoke(aws: LocalAws, body: Any = DECISION) -> dict[str, Any]:
+    answer = aws.client("sagemaker-runtime").invoke_endpoint(
+        EndpointName=ENDPOINT, ContentType="application/json", Body=json.dumps(body)
+    )
+    return dict(json.loads(answer["Body"].read()))
+
+
+def endpoint(aws: LocalAws) -> dict[str, Any] | None:
+    try:
+        return dict(aws.client("sagemaker").describe_endpoint(EndpointName=ENDPOINT))
+    except ClientError as error:
+        if "Could not find endpoint" not in str(error):
+            raise
+        return None
+
+
+def configurations(aws: LocalAws) -> list[str]:
+    listed = aws.client("sagemaker").list_endpoint_configs()["EndpointConfigs"]
+    return sorted(item["EndpointConfigName"] for item in listed)
+
+
+def model_names(aws: LocalAws) -> list[str]:
+    return [item["ModelName"] for item in aws.client("sagemaker").list_models()["Models"]]
+
+
+def buckets(aws: LocalAws) -> set[str]:
+    names = {bucket["Name"] for bucket in aws.client("s3").list_buckets()["Buckets"]}
+    return {name for name in names if name.startswith("semif-dev-artifacts")}
+
+
+def stack_reasons(aws: LocalAws, stack: str) -> str:
+    events = aws.client("cloudformation").describe_stack_events(StackName=stack)["StackEvents"]
+    return "\n".join(event.get("ResourceStatusReason", "") for event in events)
+
+
+def test_the_walk_passes_two_types_and_the_endpoint_decides(
+    aws: LocalAws, environment: LocalEnvironment
+) -> None:
+    aws.put_faults({FIRST: {"mode": "capacity", "seconds": 2}, SECOND: {"mode": "quota"}})
+
+    result = environment.deploy(POOL)
+
+    assert result.returncode == 0, result.output
+    outputs = environment.outputs("decisions")
+    assert outputs["EndpointName"] == ENDPOINT
+    assert outputs["InstanceType"] == THIRD
+    assert outputs["ModelSha256"] == MODEL_SHA256
+    assert outputs["Region"] == aws.region
+    assert outputs["LogGroup"] == f"/aws/sagemaker/Endpoints/{ENDPOINT}"
+    attempts = walk_attempts(aws.client("sagemaker"), ENDPOINT)
+    assert [(a.instance_type, a.outcome) for a in attempts] == [
+        (FIRST, "capacity"),
+        (SECOND, "quota"),
+        (THIRD, "in-service"),
+    ]
+    assert "InsufficientInstanceCapacity" in attempts[0].reason
+    assert f"{SECOND} for endpoint usage" in attempts[1].reason
+    for instance_type in POOL.instance_types:
+        assert instance_type in outputs["Attempts"]
+
+    answer = invoke(aws)["result"]
+
+    assert answer["option_ids"] == ["account_access", "billing"]
+    assert sum(answer["probabilities"]) == pytest.approx(1, abs=1e-9)
+    assert answer["probabilities"][0] > answer["probabilities"][1]
+    assert answer["model"]["gguf"] == {"file": MODEL_FILE, "sha256": MODEL_SHA256}
+
+
+def test_parameters_hold_what_the_outputs_say(aws: LocalAws, environment: LocalEnvironment) -> None:
+    outputs = environment.outputs("decisions")
+
+    parameters = aws.client("ssm").get_parameters_by_path(Path="/semif/dev/decisions", Recursive=True)
+
+    values = {item["Name"].rsplit("/", 1)[1]: item["Value"] for item in parameters["Parameters"]}
+    assert values == {
+        "endpoint-name": outputs["EndpointName"],
+        "endpoint-arn": outputs["EndpointArn"],
+        "region": outputs["Region"],
+        "model-sha256": outputs["ModelSha256"],
+        "instance-type": outputs["InstanceType"],
+        "attempts": outputs["Attempts"],
+        "log-group": outputs["LogGroup"],
+        "example-command": outputs["ExampleCommand"],
+    }
+
+
+def test_the_example_command_sends_a_decision_that_is_answered(
+    aws: LocalAws, environment: LocalEnvironment
+) -> None:
+    words = shlex.split(environment.outputs("decisions")["ExampleCommand"])
+
+    assert words[:3] == ["aws", "sagemaker-runtime", "invoke-endpoint"]
+    assert words[words.index("--endpoint-name") + 1] == ENDPOINT
+    answer = invoke(aws, json.loads(words[words.index("--body") + 1]))
+    assert sum(answer["result"]["probabilities"]) == pytest.approx(1, abs=1e-9)
+
+
+def test_a_refused_decision_reaches_the_caller_with_its_code(aws: LocalAws) -> None:
+    decision = {**DECISION["decision"], "options": DECISION["decision"]["options"][:1]}
+
+    with pytest.raises(ClientError) as caught:
+        invoke(aws, {"decision": decision})
+
+    response = caught.value.response
+    assert response["Error"]["Code"] == "ModelError"
+    assert response["OriginalStatusCode"] == 400
+    error = json.loads(response["OriginalMessage"])["error"]
+    assert error["field"] == "decision.options"
+    assert error["retryable"] is False
+
+
+def test_the_servers_log_is_in_cloudwatch(aws: LocalAws) -> None:
+    events = aws.client("logs").filter_log_events(logGroupName=f"/aws/sagemaker/Endpoints/{ENDPOINT}")[
+        "events"
+    ]
+
+    assert any(MODEL_SHA256 in event["message"] for event in events)
+
+
+def test_plain_diff_sees_no_difference_after_a_deployment(environment: LocalEnvironment) -> None:
+    same = environment.cdk("diff", "--fail", "dev/*", pool=POOL)
+    other = environment.cdk("diff", "--fail", "dev/*", pool=UPDATED)
+
+    assert same.returncode == 0, same.output
+    assert other.returncode == 1, other.output
+    assert "SEMIF_MAX_SHARED_DECISIONS" in other.output
+
+
+@pytest.mark.usefixtures("all_types_available")
+def test_an_update_brings_the_new_setting_and_leaves_one_generation(
+    aws: LocalAws, environment: LocalEnvironment
+) -> None:
+    before = configurations(aws)
+
+    result = environment.deploy(UPDATED)
+
+    assert result.returncode == 0, result.output
+    assert environment.outputs("decisions")["InstanceType"] == SECOND
+    after = configurations(aws)
+    assert not set(before) & set(after)
+    assert len(after) == 1
+    assert len(model_names(aws)) == 1
+    state = DECISION["decision"]["state"]
+    four = [{**DECISION["decision"], "id": f"d{i}", "state": state} for i in range(4)]
+    with pytest.raises(ClientError) as caught:
+        invoke(aws, {"decisions": four})
+    assert json.loads(caught.value.response["OriginalMessage"])["error"]["field"] == "decisions"
+    answers = invoke(aws, {"decisions": four[:3]})
+    assert [result["id"] for result in answers["results"]] == ["d0", "d1", "d2"]
+
+
+def test_a_deployment_without_a_change_does_nothing(aws: LocalAws, environment: LocalEnvironment) -> None:
+    before = endpoint(aws)
+
+    result = environment.deploy(UPDATED)
+
+    assert result.returncode == 0, result.output
+    assert "no changes" in result.output
+    assert endpoint(aws) == before
+
+
+def test_a_failed_update_is_rolled_back_and_the_old_endpoint_serves(
+    aws: LocalAws, environment: LocalEnvironment
+) -> None:
+    aws.put_faults({FIRST: {"mode": "health"}})
+    before = endpoint(aws)
+    assert before is not None
+
+    result = environment.deploy(Pool((FIRST, THIRD), {"max_shared_decisions": 5}))
+
+    aws.put_faults({})
+    assert result.returncode != 0
+    assert environment.status("decisions") == "UPDATE_ROLLBACK_COMPLETE"
+    assert "did not pass the ping health check" in stack_reasons(aws, "semif-dev-decisions")
+    after = endpoint(aws)
+    assert after is not None
+    assert after["EndpointStatus"] == "InService"
+    assert after["EndpointConfigName"] == before["EndpointConfigName"]
+    assert configurations(aws) == [before["EndpointConfigName"]]
+    assert len(model_names(aws)) == 1
+    assert environment.outputs("decisions")["InstanceType"] == SECOND
+    assert sum(invoke(aws)["result"]["probabilities"]) == pytest.approx(1, abs=1e-9)
+
+
+def test_destroy_leaves_nothing_but_what_is_retained(aws: LocalAws, environment: LocalEnvironment) -> None:
+    kept = buckets(aws)
+
+    environment.destroy(UPDATED)
+
+    assert endpoint(aws) is None
+    assert configurations(aws) == []
+    assert model_names(aws) == []
+    assert environment.status("decisions") is None
+    assert environment.status("artifacts") is None
+    assert buckets(aws) == kept
+    assert len(kept) == 1
+
+
+def test_an_exhausted_pool_is_rolled_back_and_nothing_is_left(
+    aws: LocalAws, environment: LocalEnvironment
+) -> None:
+    environment.deploy_artifacts(POOL)
+    aws.put_faults(
+        {
+            FIRST: {"mode": "capacity", "seconds": 1},
+            SECOND: {"mode": "quota"},
+            THIRD: {"mode": "capacity", "seconds": 1},
+        }
+    )
+
+    result = environment.deploy(POOL)
+
+    aws.put_faults({})
+    assert result.returncode != 0
+    assert environment.status("decisions") == "ROLLBACK_COMPLETE"
+    reasons = stack_reasons(aws, "semif-dev-decisions")
+    for instance_type in POOL.instance_types:
+        assert instance_type in reasons
+    assert endpoint(aws) is None
+    assert configurations(aws) == []
+    assert model_names(aws) == []
+
+
+@pytest.mark.usefixtures("all_types_available")
+def test_deploying_again_beside_the_retained_bucket_succeeds(
+    aws: LocalAws, environment: LocalEnvironment
+) -> None:
+    assert len(buckets(aws)) == 2  # the first generation's, retained, and this one's
+
+    result = environment.deploy(POOL)
+
+    assert result.returncode == 0, result.output
+    assert environment.outputs("decisions")["InstanceType"] == FIRST
+    assert sum(invoke(aws)["result"]["probabilities"]) == pytest.approx(1, abs=1e-9)
