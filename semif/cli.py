@@ -172,7 +172,7 @@ def _target(
 def _value(typed: str) -> str:
     """A flag's text, or with a leading @ the text of the file it names."""
     if not typed.startswith("@"):
-        return typed
+        return decisions.as_typed(typed)
     source = "standard input" if typed == "@-" else typed[1:]
     return decisions.decode_utf8(_read(typed[1:]), source)
 

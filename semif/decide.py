@@ -39,12 +39,12 @@ def request_from_flags(
             next_step="give the flags, or a JSON file, or - for JSON on standard input",
         )
     decision = {
-        "id": decision_id,
+        "id": as_typed(decision_id),
         "state": state,
-        "question": question,
-        "options": [_option(option) for option in options],
+        "question": as_typed(question or ""),
+        "options": [_option(as_typed(option)) for option in options],
     }
-    return encode_utf8(json.dumps({"decision": decision}, ensure_ascii=False), "the command line")
+    return _encode(json.dumps({"decision": decision}, ensure_ascii=False))
 
 
 def request_from_json(raw: bytes, source: str) -> bytes:
@@ -80,19 +80,15 @@ def decode_utf8(raw: bytes, source: str) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(
-            "not_utf8", f"{source} is not UTF-8 at byte {error.start}", next_step="save the text as UTF-8"
-        ) from error
+        raise _not_utf8(f"{source}, at byte {error.start},") from error
 
 
-def encode_utf8(text: str, source: str) -> bytes:
-    """Bytes to send; text that stands for bytes which were no UTF-8 cannot be sent."""
+def as_typed(argument: str) -> str:
+    """An argument's text. Where the locale is not UTF-8, Python hands over its bytes as half surrogates."""
     try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise UsageError(
-            "not_utf8", f"{source} holds text that is not UTF-8", next_step="use a UTF-8 terminal or a file"
-        ) from error
+        return argument.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeError as error:
+        raise _not_utf8("the command line") from error
 
 
 def read_answers(body: bytes) -> list[Answer]:
@@ -158,6 +154,17 @@ def _option(typed: str) -> dict[str, str]:
             next_step="write --option id=description",
         )
     return {"id": option_id, "description": description}
+
+
+def _encode(text: str) -> bytes:
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:  # an escape such as \ud800 alone, in a state given as JSON
+        raise _not_utf8("the state") from error
+
+
+def _not_utf8(what: str) -> UsageError:
+    return UsageError("not_utf8", f"{what} is not UTF-8", next_step="give the text as UTF-8")
 
 
 def _kind(status: int, *, retryable: bool) -> type[SemifError]:

@@ -55,7 +55,9 @@ def test_option_without_a_description() -> None:
 
 def test_bytes_that_are_no_text_cannot_be_sent() -> None:
     with pytest.raises(UsageError, match="not UTF-8"):
-        request_from_flags(decision_id="d", state="\udcff", question="q", options=["a=b"])
+        request_from_flags(decision_id="d", state="s", question="\udcff", options=["a=b"])
+    with pytest.raises(UsageError, match="the state is not UTF-8"):
+        request_from_flags(decision_id="d", state=["\ud800"], question="q", options=["a=b"])
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,7 @@ def test_deep_nesting_is_an_error_and_no_crash() -> None:
 
 
 def test_not_utf8_says_where() -> None:
-    with pytest.raises(UsageError, match="standard input is not UTF-8 at byte 2"):
+    with pytest.raises(UsageError, match="standard input, at byte 2, is not UTF-8"):
         request_from_json(b'{"\xff": 1}', "standard input")
 
 
