@@ -33,17 +33,15 @@ class ArtifactsStack(cdk.Stack):
         self.export_value(self.bucket.bucket_name)
         self.export_value(self.repository.repository_name)
         self.model_uri = f"s3://{self.bucket.bucket_name}/{model_prefix(model)}"
-        self.image_uri = (
-            f"{cdk.Aws.ACCOUNT_ID}.dkr.ecr.{region}.{cdk.Aws.URL_SUFFIX}"
-            f"/{self.repository.repository_name}:{cpu_image_tag()}"
-        )
+        registry = f"{cdk.Aws.ACCOUNT_ID}.dkr.ecr.{region}.{cdk.Aws.URL_SUFFIX}"
+        repository_uri = f"{registry}/{self.repository.repository_name}"
+        self.image_uri = f"{repository_uri}:{cpu_image_tag()}"
         publish(
             self,
             f"/semif/{environment_name}/artifacts",
             {
                 "BucketName": self.bucket.bucket_name,
-                "RepositoryUri": f"{cdk.Aws.ACCOUNT_ID}.dkr.ecr.{region}.{cdk.Aws.URL_SUFFIX}"
-                f"/{self.repository.repository_name}",
+                "RepositoryUri": repository_uri,
                 "ImageUri": self.image_uri,
                 "ModelUri": self.model_uri,
             },

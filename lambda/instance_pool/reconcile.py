@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Final, assert_never
 
 from instance_pool.attempts import STACK_ID, Outcome, ended_tags, first_tags, started_tags, tag_value
@@ -135,9 +135,9 @@ def _start(operation: Operation, observation: Observation, step: Start, api: Sag
             return Pending()
         outcome = Outcome.QUOTA if error.cause is Cause.QUOTA else Outcome.FAILED
         reason = f"{error.code}: {error.message}"
-        api.add_tags(configuration.arn, ended_tags(outcome, reason, datetime.now(UTC)))
+        api.add_tags(configuration.arn, ended_tags(outcome, reason, api.now()))
         return None
-    api.add_tags(configuration.arn, started_tags(datetime.now(UTC)))
+    api.add_tags(configuration.arn, started_tags(api.now()))
     return Pending()
 
 

@@ -1,6 +1,6 @@
 """SageMaker's endpoint operations as the walk needs them; the only user of boto3."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,10 +34,13 @@ class ApiError(Exception):
 
 
 class SageMakerApi:
-    """Calls on one client. Every error leaves as ApiError."""
+    """Calls on one client. Every error leaves as ApiError. `now` is the clock that times are told by."""
 
-    def __init__(self, client: "SageMakerClient") -> None:
+    def __init__(
+        self, client: "SageMakerClient", now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
         self._client = client
+        self.now = now
 
     @classmethod
     def connect(cls) -> "SageMakerApi":
@@ -74,7 +77,7 @@ class SageMakerApi:
                 ownership=ownership,
                 created_at=described["CreationTime"],
             )
-        return Observation(datetime.now(UTC), request_id, endpoint, configurations)
+        return Observation(self.now(), request_id, endpoint, configurations)
 
     def create_configuration(self, pool: Pool, index: int, tags: Mapping[str, str]) -> None:
         """Make the configuration for one type of the pool, with the pool's own tags beside `tags`."""

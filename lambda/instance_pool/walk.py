@@ -148,6 +148,7 @@ def _serves_wanted(observation: Observation, pool: Pool, endpoint: Endpoint, ind
         return DeleteConfigurations(outdated, "the new configuration serves, so the old ones can go")
     served_by = serving.attempt.request_id if serving is not None else observation.request_id
     attempts = attempts_text(_listed(_of_request(observation, pool, served_by), pool))
+    attempts = attempts or f"{pool.instance_types[index]}: in service"
     return Done(index, attempts, f"the endpoint serves the wanted pool on {pool.instance_types[index]}")
 
 
