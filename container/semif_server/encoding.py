@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Final, Protocol
 
 from semif_server.errors import ModelError
@@ -76,13 +76,12 @@ class PromptEncoder:
         """Encode one decision. state_json: the state as prompt.to_json gives it."""
         message = user_message(self._profile, state_json, question, descriptions)
         sha256 = hashlib.sha256(self._pieces.render(message.text).encode()).hexdigest()
-        ids, ends = self._encode_user(message.text)
-        if not ends:
-            # The tokens don't spell the text byte for byte, so nothing inside it can be shared.
-            return EncodedPrompt(self._before, (), (*ids, *self._after), sha256)
-        head_tokens, state_tokens = (
-            bisect_right(ends, message.head_end),
-            bisect_right(ends, message.state_end),
+        ids, ends = self._encode_plain(message.text)
+        spelled_bytes = ends[-1] if ends else 0
+        head_tokens = bisect_right(ends, message.head_end)
+        # Behind a place where the tokens stop to spell the text, no cut can be found: all of it is tail.
+        state_tokens = (
+            bisect_right(ends, message.state_end) if spelled_bytes >= message.state_end else head_tokens
         )
         return EncodedPrompt(
             head=(*self._before, *ids[:head_tokens]),
@@ -99,31 +98,30 @@ class PromptEncoder:
         bos = self._vocabulary.bos_id
         return tuple(ids if bos is None or ids[:1] == [bos] else [bos, *ids])
 
-    def _encode_user(self, text: str) -> tuple[list[int], list[int]]:
-        """Token ids and, for each, the byte of the text at which it ends; no ends if they don't fit."""
-        ids, sizes = self._encode_plain(text)
-        ends = list(accumulate(sizes))
-        return ids, ends if ends and ends[-1] == len(text.encode()) else []
-
     def _encode_plain(self, text: str) -> tuple[list[int], list[int]]:
         """Tokenize text that is not the template's: no control token, none of the template's markers.
 
-        Sizes are bytes of the text per token.
+        Gives the token ids, and for each the byte of the text at which it ends, as far as the tokens
+        spell the text. Vocabularies without a token for every byte drop what they can't spell.
         """
+        data = text.encode()
         ids: list[int] = []
-        sizes: list[int] = []
+        ends: list[int] = []
+        offset = part_end = 0
         for part in self._parts(text):
             part_ids = self._vocabulary.tokenize(part, parse_special=False)
-            pieces = [self._vocabulary.piece(token_id) for token_id in part_ids]
-            spelled, wanted = b"".join(pieces), part.encode()
-            part_sizes = [len(piece) for piece in pieces]
-            if spelled == b" " + wanted:  # SentencePiece vocabularies put a blank before a text
-                part_sizes[0] -= 1
-            elif spelled != wanted:
-                part_sizes = [-1] * len(part_ids)  # no sum of these is the length of a text
+            is_spelled = offset == part_end and len(ends) == len(ids)
             ids += part_ids
-            sizes += part_sizes
-        return ids, sizes
+            part_end += len(part.encode())
+            for index, token_id in enumerate(part_ids if is_spelled else ()):
+                piece = self._vocabulary.piece(token_id)
+                if index == 0 and piece[:1] == b" " and not data.startswith(piece, offset):
+                    piece = piece[1:]  # SentencePiece vocabularies put a blank before a text
+                if not data.startswith(piece, offset):
+                    break
+                offset += len(piece)
+                ends.append(offset)
+        return ids, ends
 
     def _parts(self, text: str) -> list[str]:
         """The text, cut inside every marker, so that no part holds one."""
@@ -135,7 +133,7 @@ class PromptEncoder:
     def _check_text_is_kept(self) -> None:
         for state in _PROBE_STATES:
             message = user_message(self._profile, to_json(state), "probe", ("probe", "probe"))
-            if not self._encode_user(message.text)[1]:
+            if self._encode_plain(message.text)[1][-1:] != [len(message.text.encode())]:
                 raise ModelError(
                     "The model's tokenizer changes the text it is given (its tokens do not spell it byte for"
                     " byte), so prompts can't be cut into segments. Use a GGUF with a lossless tokenizer."
