@@ -51,7 +51,7 @@ def endpoint_name(ssm: "SSMClient", env: str, region: str) -> str:
             "not_deployed",
             f"environment {env} has no decision endpoint in {region}",
             field="--env",
-            next_step=f"deploy it (cdk deploy 'semif-{env}-*'), or check --region and --env",
+            next_step=f"deploy it (cdk deploy '{env}/*'), or check --region and --env",
         ) from error
 
 

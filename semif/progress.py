@@ -163,7 +163,7 @@ class Progress:
     def _missing_lines(self) -> tuple[str, ...]:
         return (
             f"{self._name(LAST_STACK)} does not exist in {self.region} after {duration(self.wait_s)}",
-            f"next: deploy it (cdk deploy 'semif-{self.env}-*'), or check the name and the region",
+            f"next: deploy it (cdk deploy '{self.env}/*'), or check the name and the region",
         )
 
 

@@ -12,7 +12,7 @@ from moto import mock_aws
 from typer.testing import CliRunner, Result
 
 from semif.cli import app
-from tests.semif.conftest import ContractServer, error_body
+from tests.semif.contract_server import ContractServer, error_body
 
 FLAGS = [
     *("--state", "I forgot my password", "--question", "Who?"),

@@ -6,7 +6,7 @@ import pytest
 
 from semif.client import Server
 from semif.errors import ExitCode, RefusedError, UnreachableError, UsageError
-from tests.semif.conftest import ContractServer, error_body
+from tests.semif.contract_server import ContractServer, error_body
 
 BODY = (
     b'{"decision": {"id": "d", "state": "s", "question": "q", "options": [{"id": "a", "description": "x"}]}}'

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from semif.decide import read_answers, request_from_flags, request_from_json, server_error, table
 from semif.errors import ExitCode, NotReadableError, UsageError
-from tests.semif.conftest import error_body
+from tests.semif.contract_server import error_body
 
 BARE = b'{"id": "a", "state": {"n": 1.0, "k": 1e2}, "question": "q", "options": []}'
 

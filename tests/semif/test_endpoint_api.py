@@ -13,7 +13,7 @@ from mypy_boto3_sagemaker_runtime import SageMakerRuntimeClient
 from semif.aws import open_aws
 from semif.endpoint_api import Endpoint, endpoint_name
 from semif.errors import CredentialsExpiredError, ExitCode, NotFoundError, SemifError
-from tests.semif.conftest import error_body
+from tests.semif.contract_server import error_body
 
 BODY = b'{"decision": {}}'
 
@@ -129,4 +129,4 @@ def test_endpoint_name_of_an_environment() -> None:
         assert endpoint_name(ssm, "dev", "eu-central-1") == "mine"
         with pytest.raises(NotFoundError, match="environment prod has no decision endpoint") as raised:
             endpoint_name(ssm, "prod", "eu-central-1")
-    assert "cdk deploy 'semif-prod-*'" in raised.value.next_step
+    assert "cdk deploy 'prod/*'" in raised.value.next_step

@@ -250,7 +250,7 @@ def test_missing_environment_gives_up_after_the_wait() -> None:
         """
         12:00:00 semif-dev-decisions does not exist yet in eu-central-1; waiting for it, under 1 min left
         semif-dev-decisions does not exist in eu-central-1 after 10 s
-        next: deploy it (cdk deploy 'semif-dev-*'), or check the name and the region
+        next: deploy it (cdk deploy 'dev/*'), or check the name and the region
         """
     )
     assert watcher.exit_code == 1
