@@ -1,0 +1,1 @@
+"""CloudFormation of the local AWS: templates, change sets, stack operations with rollback, resource types."""

@@ -1,0 +1,1 @@
+"""The resource types that the local CloudFormation can make, one class each."""

@@ -1,0 +1,1 @@
+"""Lambda's invocations: functions from their zip files, in subprocesses."""

@@ -1,0 +1,43 @@
+"""What moto lacks for real deployments, filled from outside where possible.
+
+The only reach into moto's internals is the wait between retries of a state machine.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import types
+import uuid
+from typing import Any
+
+from moto.core.config import default_user_config
+from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl
+
+from localaws.protocol import HttpAnswer, HttpRequest, json_answer
+
+
+def configure(*, longest_wait_s: float) -> None:
+    """Let state machines run, with retries at most `longest_wait_s` apart, and let AWS's own policies exist."""
+    settings: Any = default_user_config
+    settings["stepfunctions"] = {"execute_state_machine": True}
+    settings["iam"] = {"load_aws_managed_policies": True}
+    # The Provider framework's waiter is a task that fails and is retried each query interval.
+    shortened = types.SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, longest_wait_s)))
+    retrier: Any = retrier_decl
+    retrier.time = shortened
+
+
+def answer(service: str, request: HttpRequest) -> HttpAnswer | None:
+    """Answer what moto answers with an error: CloudTrail's LookupEvents, which the CDK CLI asks after a failure."""
+    if service == "cloudtrail" and request.headers.get("X-Amz-Target", "").endswith(".LookupEvents"):
+        return json_answer({"Events": []})
+    return None
+
+
+def rewritten(service: str, request: HttpRequest) -> bytes:
+    """Return the body that moto is to see: StartExecution always has a name, as moto gives none of its own."""
+    if service == "states" and request.headers.get("X-Amz-Target", "").endswith(".StartExecution"):
+        document = json.loads(request.body)
+        return json.dumps({**document, "name": document.get("name") or str(uuid.uuid4())}).encode()
+    return request.body

@@ -1,0 +1,202 @@
+"""The one web application: ours for CloudFormation, SageMaker, Lambda's Invoke and administration, else moto's."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moto.iam.models import get_account_id_from
+from moto.moto_server.werkzeug_app import (
+    DomainDispatcherApplication,
+    MotoRequestHandler,
+    create_backend_app,
+)
+from werkzeug.datastructures import EnvironHeaders, Headers
+from werkzeug.serving import BaseWSGIServer, make_server
+
+from localaws import moto_gaps
+from localaws.clients import Clients
+from localaws.cloudformation.backend import CloudFormationBackend
+from localaws.cloudformation.custom_resource import RESPONSE_PATH
+from localaws.functions.runtime import LambdaRuntime
+from localaws.protocol import HttpAnswer, HttpRequest, Scope, ServiceError, answer, json_answer
+from localaws.sagemaker.backend import SageMakerBackend
+
+log = logging.getLogger("localaws.server")
+
+HOST = "127.0.0.1"
+_CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/\d+/([^/]+)/([^/]+)/aws4_request")
+_INVOKE_ENDPOINT = re.compile(r"/endpoints/([^/]+)/invocations")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the local AWS runs. `ready_s`: how long an endpoint takes to find capacity; `poll_s`: longest wait
+    between two retries of a state machine.
+    """
+
+    port: int = 4600
+    region: str = "us-east-1"
+    ready_s: float = 2.0
+    poll_s: float = 1.0
+    node_modules: Path = Path(__file__).parents[1] / "node_modules"
+
+    @property
+    def url(self) -> str:
+        """Return the URL of every service."""
+        return f"http://{HOST}:{self.port}"
+
+
+class LocalAwsApp:
+    """The WSGI application."""
+
+    def __init__(self, settings: Settings) -> None:
+        moto_gaps.configure(longest_wait_s=settings.poll_s)
+        self._settings = settings
+        clients = Clients(settings.url)
+        self._functions = LambdaRuntime(clients, settings.node_modules, settings.poll_s)
+        self._cloudformation = CloudFormationBackend(clients)
+        self._sagemaker = SageMakerBackend(settings.url, settings.ready_s)
+        self._moto = DomainDispatcherApplication(create_backend_app)
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        path = environ.get("PATH_INFO", "")
+        scope, service = caller(environ, self._settings.region)
+        ours = path.startswith("/_localaws/") or service in {
+            "cloudformation",
+            "sagemaker",
+            "lambda",
+            "states",
+        }
+        if not ours and service != "cloudtrail":
+            return self._moto(environ, start_response)  # type: ignore[no-any-return]
+        request = read_request(environ)
+        try:
+            found = self._answer(scope, service, request)
+        except Exception as error:
+            log.exception("%s %s failed", request.method, path)
+            found = json_answer({"message": f"A bug of the local AWS: {type(error).__name__}: {error}"}, 500)
+        if found is None:
+            body = moto_gaps.rewritten(service, request)
+            environ["wsgi.input"], environ["CONTENT_LENGTH"] = io.BytesIO(body), str(len(body))
+            environ.pop("HTTP_TRANSFER_ENCODING", None)
+            return self._moto(environ, start_response)  # type: ignore[no-any-return]
+        headers = [*found.headers.items(), ("Content-Length", str(len(found.body)))]
+        start_response(f"{found.status} ", headers)
+        return [found.body]
+
+    def close(self) -> None:
+        """Stop every process that was started for a function or an endpoint."""
+        self._functions.close()
+        self._sagemaker.close()
+
+    def _answer(self, scope: Scope, service: str, request: HttpRequest) -> HttpAnswer | None:
+        if request.path.startswith("/_localaws/"):
+            return self._administer(request)
+        match service:
+            case "cloudformation":
+                return answer("cloudformation", self._cloudformation, scope, request)
+            case "sagemaker":
+                found = _INVOKE_ENDPOINT.fullmatch(request.path)
+                if found is None:
+                    return answer("sagemaker", self._sagemaker, scope, request)
+                return self._invoke_endpoint(scope, found.group(1), request)
+            case "lambda":
+                return self._functions.answer(scope, request)
+        return moto_gaps.answer(service, request)
+
+    def _invoke_endpoint(self, scope: Scope, name: str, request: HttpRequest) -> HttpAnswer:
+        try:
+            status, headers, body = self._sagemaker.invoke_endpoint(
+                scope, name, dict(request.headers), request.body
+            )
+        except ServiceError as error:
+            headers = {"Content-Type": "application/json", "x-amzn-ErrorType": error.code}
+            body = json.dumps({"message": error.message, "Message": error.message}).encode()
+            return HttpAnswer(error.status, body, headers)
+        return HttpAnswer(status, body, headers)
+
+    def _administer(self, request: HttpRequest) -> HttpAnswer:
+        if request.path.startswith(RESPONSE_PATH):
+            taken = self._cloudformation.responses.put(request.path.removeprefix(RESPONSE_PATH), request.body)
+            return HttpAnswer(200 if taken else 403)
+        try:
+            match request.method, request.path:
+                case "GET", "/_localaws/health":
+                    return json_answer({"status": "ok"})
+                case "GET", "/_localaws/faults":
+                    return json_answer(self._sagemaker.faults())
+                case "PUT", "/_localaws/faults":
+                    self._sagemaker.put_faults(_document(request))
+                    return json_answer(self._sagemaker.faults())
+                case "PUT", "/_localaws/images":
+                    self._sagemaker.put_image(_document(request))
+                    return json_answer({})
+        except ServiceError as error:
+            return json_answer({"code": error.code, "message": error.message}, error.status)
+        return json_answer({"message": f"No administration at {request.method} {request.path}"}, 404)
+
+
+def _document(request: HttpRequest) -> Mapping[str, Any]:
+    try:
+        document = json.loads(request.body)
+    except ValueError as error:
+        raise ServiceError("ValidationException", f"The body is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise ServiceError("ValidationException", "The body is not a JSON object")
+    return document
+
+
+def caller(environ: Mapping[str, Any], default_region: str) -> tuple[Scope, str]:
+    """Return who signed a request for which service; the account is moto's for the access key."""
+    found = _CREDENTIAL.search(environ.get("HTTP_AUTHORIZATION", ""))
+    if found is None:
+        return Scope(get_account_id_from(""), default_region), ""
+    key, region, service = found.groups()
+    return Scope(get_account_id_from(key), region), service
+
+
+def read_request(environ: Mapping[str, Any]) -> HttpRequest:
+    """Read a request with its body."""
+    length = environ.get("CONTENT_LENGTH")
+    stream = environ["wsgi.input"]
+    if length:
+        body = stream.read(int(length))
+    else:
+        body = stream.read() if environ.get("wsgi.input_terminated") else b""
+    return HttpRequest(
+        environ["REQUEST_METHOD"],
+        environ.get("PATH_INFO", ""),
+        environ.get("QUERY_STRING", ""),
+        Headers(list(EnvironHeaders(dict(environ)))),
+        body,
+    )
+
+
+class _QuietHandler(MotoRequestHandler):
+    """Requests are not logged one by one."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Log nothing."""
+
+
+def listen(settings: Settings) -> tuple[BaseWSGIServer, LocalAwsApp]:
+    """Bind the port and build the application; `serve_forever` of the server runs it."""
+    app = LocalAwsApp(settings)
+    server = make_server(HOST, settings.port, app, threaded=True, request_handler=_QuietHandler)
+    return server, app
+
+
+def log_to_stderr(level: int) -> None:
+    """Write this package's log to standard error."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(name)s: %(message)s")
+    logging.getLogger("localaws").setLevel(level)

@@ -1,0 +1,208 @@
+"""A local AWS for the length of a `with` block: its process, its environment, and the CDK CLI run against it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+_ROOT = Path(__file__).parents[1]
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 40.0
+
+
+def environment_of(url: str, region: str) -> dict[str, str]:
+    """Return the variables that point the CDK CLI, the AWS CLI and the SDKs at a local AWS."""
+    return {
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ENDPOINT_URL_S3": url,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "CDK_DISABLE_CLI_TELEMETRY": "true",
+        "CDK_DISABLE_VERSION_CHECK": "true",
+        "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "20",
+    }
+
+
+@dataclass(frozen=True)
+class CdkResult:
+    """What one run of the CDK CLI came to; `output` is standard output and error together."""
+
+    returncode: int
+    output: str
+
+
+class LocalAwsError(Exception):
+    """The local AWS did not start, or refused a request of its administration."""
+
+
+class LocalAws:
+    """`with LocalAws() as aws:` starts `python -m localaws` on a free port and stops it at the end."""
+
+    def __init__(
+        self,
+        *,
+        region: str = "us-east-1",
+        ready_s: float = 1.0,
+        poll_s: float = 1.0,
+        log: Path | None = None,
+    ) -> None:
+        self.region = region
+        self._ready_s, self._poll_s, self._log = ready_s, poll_s, log
+        self.port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Return the URL of every service."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return a whole environment for a subprocess: this process's, pointed at the local AWS."""
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("AWS_") and name not in {"PYTEST_CURRENT_TEST", "CDK_DEFAULT_ACCOUNT"}
+        }
+        beside = str(Path(sys.executable).parent)
+        path = os.pathsep.join((beside, inherited.get("PATH", os.defpath)))
+        return {**inherited, **environment_of(self.url, self.region), "PATH": path}
+
+    def __enter__(self) -> LocalAws:
+        self.port = _free_port()
+        command = [sys.executable, "-m", "localaws", "--port", str(self.port), "--region", self.region]
+        command += ["--ready-s", str(self._ready_s), "--poll-s", str(self._poll_s)]
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        with (self._log or Path(os.devnull)).open("ab") as log:
+            self._process = subprocess.Popen(
+                command, cwd=_ROOT, env=inherited, stdout=subprocess.DEVNULL, stderr=log
+            )
+        try:
+            self._wait_until_healthy(self._process)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the process; it stops every function and endpoint first."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def client(self, service: str, *, region: str | None = None, role_arn: str | None = None) -> Any:
+        """Return a boto3 client, in another account if `role_arn` names a role there."""
+        make: Any = boto3.Session(region_name=region or self.region).client
+        keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
+        config = Config(connect_timeout=5, retries={"total_max_attempts": 1})
+        if role_arn is not None:
+            sts = make("sts", endpoint_url=self.url, config=config, **keys)
+            found = sts.assume_role(RoleArn=role_arn, RoleSessionName="local")["Credentials"]
+            keys = {
+                "aws_access_key_id": found["AccessKeyId"],
+                "aws_secret_access_key": found["SecretAccessKey"],
+                "aws_session_token": found["SessionToken"],
+            }
+        return make(service, endpoint_url=self.url, config=config, **keys)
+
+    def run_cdk(
+        self,
+        *arguments: str,
+        cwd: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        on_line: Callable[[str], None] | None = None,
+    ) -> CdkResult:
+        """Run the CDK CLI of this project; `on_line` sees each line of its output as it comes."""
+        command = [str(_ROOT / "node_modules" / ".bin" / "cdk"), *arguments]
+        lines = []
+        with subprocess.Popen(
+            command,
+            cwd=cwd or _ROOT,
+            env={**self.environment, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        ) as process:
+            if process.stdout is not None:
+                for line in process.stdout:
+                    lines.append(line)
+                    if on_line is not None:
+                        on_line(line.rstrip("\n"))
+        return CdkResult(process.returncode, "".join(lines))
+
+    def put_faults(self, faults: Mapping[str, Mapping[str, Any]]) -> None:
+        """Replace the faults by instance type, such as {"ml.g6e.xlarge": {"mode": "capacity", "seconds": 3}}."""
+        self._administer("PUT", "faults", faults)
+
+    def push_image(
+        self,
+        uri: str,
+        *,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        bind: Mapping[str, str] | None = None,
+    ) -> None:
+        """Push a container image: the command that stands for its entrypoint."""
+        document = {"uri": uri, "command": list(command), "environment": dict(environment or {})}
+        self._administer("PUT", "images", {**document, **({"bind": dict(bind)} if bind else {})})
+
+    def _administer(self, method: str, path: str, document: object) -> None:
+        request = urllib.request.Request(  # noqa: S310 - our own URL
+            f"{self.url}/_localaws/{path}", json.dumps(document).encode(), method=method
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30):  # noqa: S310
+                return
+        except urllib.error.HTTPError as error:
+            raise LocalAwsError(f"{method} {path}: {error.code} {error.read().decode()}") from error
+
+    def _wait_until_healthy(self, process: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                raise LocalAwsError(f"The local AWS ended with exit code {process.returncode} as it started")
+            try:
+                with urllib.request.urlopen(f"{self.url}/_localaws/health", timeout=5):  # noqa: S310
+                    return
+            except (urllib.error.URLError, ConnectionError, TimeoutError):
+                time.sleep(0.1)
+        raise LocalAwsError(f"The local AWS did not answer within {_START_TIMEOUT_S:.0f} s")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
