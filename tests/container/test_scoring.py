@@ -1,0 +1,258 @@
+"""The promises about numbers, on real models: same bits, cached or not, and llama.cpp's own."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from semif_server.profile import load_profile
+from tests.container.direct import DirectModel
+from tests.container.serving import PASSWORD_RESET, Serving, decision, softmax
+
+CLOCKS = {"cached_tokens", "forward_seconds", "total_seconds"}
+
+# More than 64 tokens for either vocabulary, so that it is a chunk of its own.
+LONG_STATE: dict[str, Any] = {
+    "ticket": "Ordered on Monday, the box arrived crushed on Friday; the customer wants the money back.",
+    "history": [{"order": 88, "total": 41.5, "paid": True}, {"order": 12, "total": 7.0, "paid": None}],
+    "note": "Second complaint this month. Previous one was closed without an answer after nine days.",
+}
+TICKET = [LONG_STATE["note"], LONG_STATE["ticket"], {"orders": LONG_STATE["history"]}]
+QUESTIONS = (
+    "Is a refund requested?",
+    "Which queue should handle this request?",
+    "Who is at fault?",
+    "How upset is the customer, judged by the words alone?",
+    "(none)",
+    "Is it urgent?",
+    '"Quoted"',
+    "  Was the parcel insured?",
+)
+LONG_DECISION = decision(id="1", state=TICKET, question=QUESTIONS[1])
+
+
+def without_clocks(result: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in result.items() if name not in CLOCKS}
+
+
+def chunks_of(serving: Serving, one: dict[str, Any]) -> list[tuple[int, ...]]:
+    prepared = serving.prepare(one)
+    return [prepared.tokens[chunk.start : chunk.stop] for chunk in prepared.plan.chunks]
+
+
+@pytest.fixture(scope="module")
+def direct_smollm2(smollm2_gguf: Path) -> Iterator[DirectModel]:
+    model = DirectModel(smollm2_gguf, n_ctx=2048)
+    yield model
+    model.close()
+
+
+@pytest.fixture(scope="module")
+def direct_hybrid(tiny_hybrid_gguf: Path) -> Iterator[DirectModel]:
+    model = DirectModel(tiny_hybrid_gguf, n_ctx=4096)
+    yield model
+    model.close()
+
+
+@pytest.fixture(scope="module")
+def password_reset(smollm2: Serving) -> dict[str, Any]:
+    result: dict[str, Any] = smollm2.decide({"decision": PASSWORD_RESET})["result"]
+    return result
+
+
+@pytest.fixture(scope="module")
+def long_result(smollm2: Serving) -> dict[str, Any]:
+    result: dict[str, Any] = smollm2.decide({"decision": LONG_DECISION})["result"]
+    return result
+
+
+def test_the_readmes_decision(smollm2: Serving, smollm2_gguf: Path, password_reset: dict[str, Any]) -> None:
+    assert list(password_reset) == [
+        "id",
+        "option_ids",
+        "probabilities",
+        "option_logits",
+        "answer_token_ids",
+        "allowed_token_mass",
+        "full_vocab_argmax_id",
+        "input_tokens",
+        "cached_tokens",
+        "prompt_sha256",
+        "prompt_version",
+        "model",
+        "forward_seconds",
+        "total_seconds",
+    ]
+    assert password_reset["id"] == "support-route"
+    assert password_reset["option_ids"] == ["account_access", "billing"]
+    assert sum(password_reset["probabilities"]) == pytest.approx(1.0, abs=1e-12)
+    assert password_reset["probabilities"][0] > 0.5
+    assert password_reset["prompt_version"] == "semif-default-v1"
+    assert password_reset["model"]["gguf"] == {
+        "file": smollm2_gguf.name,
+        "sha256": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    }
+    assert password_reset["input_tokens"] == len(smollm2.prepare(PASSWORD_RESET).tokens)
+    assert password_reset["cached_tokens"] == len(smollm2.assembly.encoder.head)
+    assert 0 < password_reset["forward_seconds"] <= password_reset["total_seconds"]
+
+
+def test_probabilities_are_the_softmax_of_the_logits(password_reset: dict[str, Any]) -> None:
+    assert password_reset["probabilities"] == pytest.approx(
+        softmax(password_reset["option_logits"]), abs=1e-9
+    )
+
+
+def test_the_same_request_twice_gives_the_same_bits(smollm2: Serving, password_reset: dict[str, Any]) -> None:
+    again = smollm2.decide({"decision": PASSWORD_RESET})["result"]
+    assert without_clocks(again) == without_clocks(password_reset)
+
+
+def test_the_hash_is_that_of_the_rendered_prompt(smollm2: Serving, password_reset: dict[str, Any]) -> None:
+    # SmolLM2's template is ChatML with a system turn; written out here by hand.
+    user = json.dumps(
+        {
+            "evidence": PASSWORD_RESET["state"],
+            "criterion": PASSWORD_RESET["question"],
+            "options": [
+                {"letter": "A", "description": "Account access support."},
+                {"letter": "B", "description": "Billing support."},
+            ],
+        }
+    )
+    prompt = (
+        f"<|im_start|>system\n{load_profile(None).system}<|im_end|>\n"
+        f"<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert password_reset["prompt_sha256"] == hashlib.sha256(prompt.encode()).hexdigest()
+
+
+def test_cached_and_fresh_give_the_same_bits_on_the_real_model(
+    smollm2: Serving, long_result: dict[str, Any]
+) -> None:
+    asked = [decision(id=str(index), state=TICKET, question=QUESTIONS[index]) for index in range(2)]
+    shared = smollm2.decide({"decisions": asked})["results"]
+    prefix = smollm2.prepare(asked[0]).plan.prefix_end
+    assert [result["cached_tokens"] for result in shared] == [len(smollm2.assembly.encoder.head), prefix]
+    assert without_clocks(shared[1]) == without_clocks(long_result)
+
+
+@pytest.mark.parametrize("which", ["short", "long"])
+def test_logits_are_llama_cpps_own_and_chunks_move_probabilities_little(
+    smollm2: Serving, direct_smollm2: DirectModel, request: pytest.FixtureRequest, which: str
+) -> None:
+    one, fixture = (PASSWORD_RESET, "password_reset") if which == "short" else (LONG_DECISION, "long_result")
+    result: dict[str, Any] = request.getfixturevalue(fixture)
+    answers = result["answer_token_ids"]
+    assert result["cached_tokens"] > 0
+    logits = direct_smollm2.logits(chunks_of(smollm2, one))
+    assert result["option_logits"] == [float(logits[token]) for token in answers]
+    assert result["full_vocab_argmax_id"] == int(logits.argmax())
+    assert result["allowed_token_mass"] == pytest.approx(softmax(logits.tolist())[answers].sum(), abs=1e-9)
+
+    tokens = smollm2.prepare(one).tokens
+    assert len(tokens) <= 512
+    whole = direct_smollm2.logits([tokens])
+    probabilities = softmax([float(whole[token]) for token in answers])
+    assert np.abs(probabilities - result["probabilities"]).max() <= 0.02
+
+
+def test_eight_decisions_on_a_hybrid_equal_eight_fresh_ones(
+    hybrid: Serving, direct_hybrid: DirectModel
+) -> None:
+    asked = [decision(id=str(i), state=LONG_STATE, question=question) for i, question in enumerate(QUESTIONS)]
+    response = hybrid.decide({"decisions": asked})
+    fresh = [hybrid.decide({"decision": one})["result"] for one in asked]
+    assert [without_clocks(one) for one in response["results"]] == [without_clocks(one) for one in fresh]
+    assert len({tuple(one["option_logits"]) for one in fresh}) == 8
+    for one, result in zip(asked, fresh, strict=True):
+        logits = direct_hybrid.logits(chunks_of(hybrid, one))
+        assert result["option_logits"] == [float(logits[token]) for token in result["answer_token_ids"]]
+
+
+def test_shared_timing_says_what_was_held_once(hybrid: Serving) -> None:
+    asked = [decision(id=str(i), state=LONG_STATE, question=question) for i, question in enumerate(QUESTIONS)]
+    response = hybrid.decide({"decisions": asked})
+    timing = response["timing"]
+    plan = hybrid.prepare(asked[0]).plan
+    assert list(timing) == [
+        "batch_size",
+        "prefix_tokens",
+        "prefill_seconds",
+        "suffix_forward_seconds",
+        "total_seconds",
+    ]
+    assert (timing["batch_size"], timing["prefix_tokens"]) == (8, plan.prefix_end)
+    assert [one["cached_tokens"] for one in response["results"]] == [plan.head_end, *[plan.prefix_end] * 7]
+    forward_s = sum(one["forward_seconds"] for one in response["results"])
+    assert timing["prefill_seconds"] + timing["suffix_forward_seconds"] == pytest.approx(forward_s)
+    assert forward_s <= timing["total_seconds"]
+
+
+def test_decisions_over_a_short_state_equal_fresh_ones(hybrid: Serving) -> None:
+    asked = [
+        decision(id=str(i), state={"a": i % 1}, question=question) for i, question in enumerate(QUESTIONS)
+    ]
+    response = hybrid.decide({"decisions": asked})
+    head = len(hybrid.assembly.encoder.head)
+    assert response["timing"]["prefix_tokens"] == head
+    for one, result in zip(asked, response["results"], strict=True):
+        assert result["cached_tokens"] == head
+        assert without_clocks(hybrid.decide({"decision": one})["result"]) == without_clocks(result)
+
+
+def test_a_single_entry_in_decisions_is_answered_as_decisions(hybrid: Serving) -> None:
+    response = hybrid.decide({"decisions": [decision(state=LONG_STATE)]})
+    fresh = hybrid.decide({"decision": decision(state=LONG_STATE)})["result"]
+    assert [without_clocks(one) for one in response["results"]] == [without_clocks(fresh)]
+    assert response["timing"]["batch_size"] == 1
+
+
+def test_a_prompt_of_several_micro_batches_is_the_same_shared_or_fresh(
+    hybrid: Serving, direct_hybrid: DirectModel
+) -> None:
+    state = ["All that was said on the phone, word for word. " * 20, LONG_STATE]
+    asked = [decision(id=str(i), state=state, question=QUESTIONS[i] * 9) for i in range(2)]
+    plan = hybrid.prepare(asked[0]).plan
+    assert plan.prefix_end - plan.head_end > 2 * 512
+    shared = hybrid.decide({"decisions": asked})["results"]
+    fresh = [hybrid.decide({"decision": one})["result"] for one in asked]
+    assert [without_clocks(one) for one in shared] == [without_clocks(one) for one in fresh]
+    logits = direct_hybrid.logits(chunks_of(hybrid, asked[1]))
+    assert fresh[1]["option_logits"] == [float(logits[token]) for token in fresh[1]["answer_token_ids"]]
+
+
+def test_a_prompt_with_another_head_is_decoded_from_its_start(
+    hybrid: Serving, direct_hybrid: DirectModel
+) -> None:
+    engine = hybrid.assembly.engine
+    head = engine._head
+    one = decision(state=LONG_STATE)
+    cached = hybrid.decide({"decision": one})["result"]
+    engine._head = (*head[:-1], head[-1] + 1)
+    try:
+        fresh = hybrid.decide({"decision": one})["result"]
+        shared = hybrid.decide({"decisions": [one, decision(id="other", state=LONG_STATE)]})["results"]
+    finally:
+        engine._head = head
+    assert (cached["cached_tokens"], fresh["cached_tokens"]) == (len(head), 0)
+    assert without_clocks(fresh) == without_clocks(cached) == without_clocks(shared[0])
+    assert shared[1]["option_logits"] == cached["option_logits"]
+
+
+def test_options_keep_the_request_order(hybrid: Serving) -> None:
+    options = [{"id": f"o{index}", "description": f"Choice number {index}."} for index in (5, 3, 16, 1)]
+    result = hybrid.decide({"decision": decision(options=options)})["result"]
+    assert result["option_ids"] == ["o5", "o3", "o16", "o1"]
+    assert result["answer_token_ids"] == list(hybrid.assembly.encoder.slot_ids[:4])
+
+
+def test_sixteen_options_are_answered(hybrid: Serving) -> None:
+    options = [{"id": f"o{index}", "description": f"Choice number {index}."} for index in range(16)]
+    result = hybrid.decide({"decision": decision(options=options)})["result"]
+    assert len(set(result["answer_token_ids"])) == 16
+    assert result["probabilities"] == pytest.approx(softmax(result["option_logits"]), abs=1e-9)
