@@ -18,7 +18,7 @@ from localaws.protocol import HttpAnswer, HttpRequest, json_answer
 
 
 def configure(*, longest_wait_s: float) -> None:
-    """Let state machines run, with retries at most `longest_wait_s` apart, and let AWS's own policies exist."""
+    """Let state machines run, retrying at most `longest_wait_s` apart, and let AWS's own policies exist."""
     settings: Any = default_user_config
     settings["stepfunctions"] = {"execute_state_machine": True}
     settings["iam"] = {"load_aws_managed_policies": True}
@@ -29,14 +29,14 @@ def configure(*, longest_wait_s: float) -> None:
 
 
 def answer(service: str, request: HttpRequest) -> HttpAnswer | None:
-    """Answer what moto answers with an error: CloudTrail's LookupEvents, which the CDK CLI asks after a failure."""
+    """Answer what moto cannot: CloudTrail's LookupEvents, which the CDK CLI asks after a failure."""
     if service == "cloudtrail" and request.headers.get("X-Amz-Target", "").endswith(".LookupEvents"):
         return json_answer({"Events": []})
     return None
 
 
 def rewritten(service: str, request: HttpRequest) -> bytes:
-    """Return the body that moto is to see: StartExecution always has a name, as moto gives none of its own."""
+    """Return the body that moto is to see: StartExecution always has a name, for moto gives none itself."""
     if service == "states" and request.headers.get("X-Amz-Target", "").endswith(".StartExecution"):
         document = json.loads(request.body)
         return json.dumps({**document, "name": document.get("name") or str(uuid.uuid4())}).encode()

@@ -1,4 +1,4 @@
-"""The one web application: ours for CloudFormation, SageMaker, Lambda's Invoke and administration, else moto's."""
+"""The web application: CloudFormation, SageMaker, Lambda's Invoke, administration, and moto for the rest."""
 
 from __future__ import annotations
 
@@ -65,8 +65,15 @@ class LocalAwsApp:
         self._cloudformation = CloudFormationBackend(clients)
         self._sagemaker = SageMakerBackend(settings.url, settings.ready_s)
         self._moto = DomainDispatcherApplication(create_backend_app)
+        self._administration: Mapping[tuple[str, str], Callable[[HttpRequest], object]] = {
+            ("GET", "/_localaws/health"): lambda _: {"status": "ok"},
+            ("GET", "/_localaws/faults"): lambda _: self._sagemaker.faults(),
+            ("PUT", "/_localaws/faults"): self._put_faults,
+            ("PUT", "/_localaws/images"): self._put_image,
+        }
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer one request (WSGI)."""
         path = environ.get("PATH_INFO", "")
         scope, service = caller(environ, self._settings.region)
         ours = path.startswith("/_localaws/") or service in {
@@ -127,21 +134,21 @@ class LocalAwsApp:
         if request.path.startswith(RESPONSE_PATH):
             taken = self._cloudformation.responses.put(request.path.removeprefix(RESPONSE_PATH), request.body)
             return HttpAnswer(200 if taken else 403)
+        action = self._administration.get((request.method, request.path))
+        if action is None:
+            return json_answer({"message": f"No administration at {request.method} {request.path}"}, 404)
         try:
-            match request.method, request.path:
-                case "GET", "/_localaws/health":
-                    return json_answer({"status": "ok"})
-                case "GET", "/_localaws/faults":
-                    return json_answer(self._sagemaker.faults())
-                case "PUT", "/_localaws/faults":
-                    self._sagemaker.put_faults(_document(request))
-                    return json_answer(self._sagemaker.faults())
-                case "PUT", "/_localaws/images":
-                    self._sagemaker.put_image(_document(request))
-                    return json_answer({})
+            return json_answer(action(request))
         except ServiceError as error:
             return json_answer({"code": error.code, "message": error.message}, error.status)
-        return json_answer({"message": f"No administration at {request.method} {request.path}"}, 404)
+
+    def _put_faults(self, request: HttpRequest) -> object:
+        self._sagemaker.put_faults(_document(request))
+        return self._sagemaker.faults()
+
+    def _put_image(self, request: HttpRequest) -> object:
+        self._sagemaker.put_image(_document(request))
+        return {}
 
 
 def _document(request: HttpRequest) -> Mapping[str, Any]:

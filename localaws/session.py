@@ -1,4 +1,4 @@
-"""A local AWS for the length of a `with` block: its process, its environment, and the CDK CLI run against it."""
+"""A local AWS for the length of a `with` block: its process, its environment, and the CDK CLI against it."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class LocalAws:
         return CdkResult(process.returncode, "".join(lines))
 
     def put_faults(self, faults: Mapping[str, Mapping[str, Any]]) -> None:
-        """Replace the faults by instance type, such as {"ml.g6e.xlarge": {"mode": "capacity", "seconds": 3}}."""
+        """Replace the faults, such as {"ml.g6e.xlarge": {"mode": "capacity", "seconds": 3}}."""
         self._administer("PUT", "faults", faults)
 
     def push_image(

@@ -9,10 +9,10 @@ import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-_SCHEMAS = resources.files("cfnlint") / "data" / "schemas"
 # The set of types differs a little from region to region; us-east-1 has every type this package knows.
 _REGION = "us-east-1"
 
@@ -45,8 +45,17 @@ def _at(value: Any, path: tuple[str, ...]) -> Any:
 
 
 @functools.cache
+def _schemas() -> Path:
+    """Find cfn-lint's data without importing cfn-lint, which takes seconds."""
+    spec = find_spec("cfnlint")
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError("cfn-lint is not installed; run `make setup`", name="cfnlint")
+    return Path(spec.submodule_search_locations[0]) / "data" / "schemas"
+
+
+@functools.cache
 def _index() -> Mapping[str, str]:
-    index: Mapping[str, str] = json.loads((_SCHEMAS / "providers" / f"{_REGION}.json").read_text())
+    index: Mapping[str, str] = json.loads((_schemas() / "providers" / f"{_REGION}.json").read_text())
     return index
 
 
@@ -56,7 +65,7 @@ def resource_schema(type_name: str) -> ResourceSchema | None:
     file = _index().get(type_name)
     if file is None:
         return None
-    document = json.loads((_SCHEMAS / "resources" / f"{file}.json").read_text())
+    document = json.loads((_schemas() / "resources" / f"{file}.json").read_text())
     read_only = {
         pointer.split("/")[2] for pointer in document.get("readOnlyProperties", []) if pointer.count("/") == 2
     }

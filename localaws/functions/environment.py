@@ -72,7 +72,7 @@ class Environment:
             self.close()
             message = f"{request['request_id']} Task timed out after {timeout_s:.2f} seconds"
             payload = json.dumps({"errorMessage": message, "errorType": "Sandbox.Timedout"})
-            return Outcome(payload, True, f"{self._printed()}{message}\n", timeout_s)
+            return Outcome(payload, failed=True, printed=f"{self._printed()}{message}\n", seconds=timeout_s)
         seconds = time.monotonic() - started
         self.last_used = time.monotonic()
         if gone or line is None:
@@ -82,7 +82,7 @@ class Environment:
                 f"RequestId: {request['request_id']} Error: Runtime exited with error: exit status {code}"
             )
             payload = json.dumps({"errorMessage": message, "errorType": "Runtime.ExitError"})
-            return Outcome(payload, True, self._printed(), seconds)
+            return Outcome(payload, failed=True, printed=self._printed(), seconds=seconds)
         answer = json.loads(line)
         return Outcome(json.dumps(answer["payload"]), not answer["ok"], self._printed(), seconds)
 

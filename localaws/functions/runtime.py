@@ -16,7 +16,7 @@ import time
 import uuid
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -170,7 +170,7 @@ class LambdaRuntime:
                 f" ({_LONGEST_PAYLOAD_BYTES} bytes).",
                 "errorType": "Function.ResponseSizeTooLarge",
             }
-            outcome = Outcome(json.dumps(document), True, outcome.printed, outcome.seconds)
+            outcome = replace(outcome, payload=json.dumps(document), failed=True)
         log.info(
             "%s %s in %.2f s", function.name, "failed" if outcome.failed else "returned", outcome.seconds
         )
