@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from localaws.protocol import Scope
+from localaws.protocol import Scope, ServiceError
 from localaws.sagemaker import runtime
 from localaws.sagemaker.catalog import Catalog, Params
 from localaws.sagemaker.clients import AccountClients
 from localaws.sagemaker.endpoints import Endpoints
-from localaws.sagemaker.faults import Fault, parse_faults, render_faults
+from localaws.sagemaker.faults import Fault, FaultTableError, parse_faults, render_faults
 from localaws.sagemaker.hosting import Hosting, HostingSettings
-from localaws.sagemaker.images import ImageRegistry, parse_image
+from localaws.sagemaker.images import ImageRegistry, ImageSpecError, parse_image
 from localaws.sagemaker.tags import TagStore, check_tags, render
 
 
@@ -49,8 +49,11 @@ class SageMakerBackend:
         self._regions: dict[Scope, _Region] = {}
 
     def put_faults(self, mapping: Mapping[str, Any]) -> None:
-        """Replace the fault table; transitions that run keep theirs. Raises FaultTableError."""
-        faults = parse_faults(mapping)
+        """Replace the fault table; transitions that run keep theirs. A wrong one is a ServiceError."""
+        try:
+            faults = parse_faults(mapping)
+        except FaultTableError as error:
+            raise ServiceError("ValidationException", str(error)) from error
         with self._lock:
             self._faults = faults
 
@@ -60,8 +63,12 @@ class SageMakerBackend:
             return render_faults(self._faults)
 
     def put_image(self, spec: Mapping[str, Any]) -> None:
-        """Push a container image. Raises ImageSpecError."""
-        self._images.put(parse_image(spec))
+        """Push a container image. A wrong description is a ServiceError."""
+        try:
+            image = parse_image(spec)
+        except ImageSpecError as error:
+            raise ServiceError("ValidationException", str(error)) from error
+        self._images.put(image)
 
     def close(self) -> None:
         """Give up what is starting and stop every container. Returns when all processes are gone."""
@@ -78,8 +85,15 @@ class SageMakerBackend:
         self, scope: Scope, name: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, dict[str, str], bytes]:
         """InvokeEndpoint of the runtime: status, headers and body of the answer, errors too."""
-        target = self._region(scope).endpoints.hosted(name)
-        return runtime.invoke(scope, name, target, headers, body, limit_s=self._settings.invocation_limit_s)
+        endpoints = self._region(scope).endpoints
+        return runtime.invoke(
+            scope,
+            name,
+            lambda: endpoints.hosted(name),
+            headers,
+            body,
+            limit_s=self._settings.invocation_limit_s,
+        )
 
     def create_model(self, scope: Scope, params: Params) -> dict[str, Any]:
         """CreateModel."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import boto3
 import botocore.session
 from botocore.config import Config
 
@@ -38,6 +38,8 @@ class AccountClients:
 
     def __init__(self, server_url: str) -> None:
         self._server_url = server_url
+        self._session = botocore.session.Session(session_vars=_HERMETIC)
+        self._granted: dict[str, Mapping[str, str]] = {}
         self._cache: dict[tuple[Scope, str], Any] = {}
         self._lock = threading.Lock()
 
@@ -54,27 +56,24 @@ class AccountClients:
     def _client(self, scope: Scope, service: str) -> Any:
         with self._lock:
             if (scope, service) not in self._cache:
-                self._cache[scope, service] = self._session(scope).client(
-                    service,  # type: ignore[call-overload]
-                    endpoint_url=self._server_url,
-                    config=_CONFIG,
-                )
+                self._cache[scope, service] = self._make(scope.region, service, self._credentials(scope))
             return self._cache[scope, service]
 
-    def _session(self, scope: Scope) -> boto3.Session:
-        first = boto3.Session(
-            aws_access_key_id=_ANY,
-            aws_secret_access_key=_ANY,
-            region_name=scope.region,
-            botocore_session=botocore.session.Session(session_vars=_HERMETIC),
-        )
-        sts = first.client("sts", endpoint_url=self._server_url, config=_CONFIG)
-        role = f"arn:aws:iam::{scope.account}:role/sagemaker-hosting"
-        granted = sts.assume_role(RoleArn=role, RoleSessionName="hosting")["Credentials"]
-        return boto3.Session(
-            aws_access_key_id=granted["AccessKeyId"],
-            aws_secret_access_key=granted["SecretAccessKey"],
-            aws_session_token=granted["SessionToken"],
-            region_name=scope.region,
-            botocore_session=botocore.session.Session(session_vars=_HERMETIC),
+    def _credentials(self, scope: Scope) -> Mapping[str, str]:
+        if scope.account not in self._granted:
+            sts = self._make(scope.region, "sts", {"AccessKeyId": _ANY, "SecretAccessKey": _ANY})
+            role = f"arn:aws:iam::{scope.account}:role/sagemaker-hosting"
+            granted = sts.assume_role(RoleArn=role, RoleSessionName="hosting")["Credentials"]
+            self._granted[scope.account] = granted
+        return self._granted[scope.account]
+
+    def _make(self, region: str, service: str, credentials: Mapping[str, str]) -> Any:
+        return self._session.create_client(
+            service,
+            region_name=region,
+            endpoint_url=self._server_url,
+            aws_access_key_id=credentials["AccessKeyId"],
+            aws_secret_access_key=credentials["SecretAccessKey"],
+            aws_session_token=credentials.get("SessionToken"),
+            config=_CONFIG,
         )

@@ -21,7 +21,7 @@ log = logging.getLogger("localaws.sagemaker")
 _LINE_BYTES = 64 * 1024
 """A longer line becomes several events (CloudWatch takes 256 KiB)."""
 _BATCH_EVENTS = 1000
-_WAITING_EVENTS = 10_000
+_WAITING_EVENTS = 100_000
 _INTERVAL_S = 0.25
 
 
@@ -36,6 +36,7 @@ class LogShipper:
         self._group = group
         self._stream = stream
         self._waiting: deque[InputLogEventTypeDef] = deque(maxlen=_WAITING_EVENTS)
+        self._dropped = 0
         self._ended = threading.Event()
         self._created = False
         self._reader = threading.Thread(target=self._read, name=f"read {stream}", daemon=True)
@@ -55,12 +56,16 @@ class LogShipper:
             while raw := self._pipe.readline(_LINE_BYTES):
                 text = raw.decode("utf-8", "replace").rstrip("\r\n")
                 if text:
-                    self._waiting.append({"timestamp": time.time_ns() // 1_000_000, "message": text})
+                    self._dropped += len(self._waiting) == self._waiting.maxlen
+                    self._waiting.append(_event(text))
         self._ended.set()
 
     def _ship(self) -> None:
         while not self._ended.wait(_INTERVAL_S):
-            self._flush()
+            self._flush_all()
+        self._flush_all()
+
+    def _flush_all(self) -> None:
         while self._waiting and self._flush():
             pass
 
@@ -68,6 +73,9 @@ class LogShipper:
         batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), _BATCH_EVENTS))]
         if not batch:
             return True
+        if self._dropped:
+            batch.insert(0, _event(f"{self._dropped} lines dropped: the log service was too slow"))
+            self._dropped = 0
         try:
             client = self._client()
             self._create(client)
@@ -86,6 +94,10 @@ class LogShipper:
         with _if_missing():
             client.create_log_stream(logGroupName=self._group, logStreamName=self._stream)
         self._created = True
+
+
+def _event(text: str) -> InputLogEventTypeDef:
+    return {"timestamp": time.time_ns() // 1_000_000, "message": text}
 
 
 @contextlib.contextmanager

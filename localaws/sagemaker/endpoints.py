@@ -62,6 +62,7 @@ class Endpoints:
         endpoint_arn = arn(self._scope.account, self._scope.region, "endpoint", name)
         tags = check_tags(params.get("Tags") or [])
         with self._lock:
+            self._check_open()
             if name.lower() in self._records:
                 raise invalid(messages.already_exists("endpoint", endpoint_arn))
             config = self._catalog.config(params["EndpointConfigName"])
@@ -77,6 +78,7 @@ class Endpoints:
     def update_endpoint(self, params: Params, faults: Mapping[str, Fault]) -> dict[str, Any]:
         """UpdateEndpoint: the old containers serve until the new ones are healthy."""
         with self._lock:
+            self._check_open()
             record = self._record(params["EndpointName"])
             wanted = arn(
                 self._scope.account, self._scope.region, "endpoint-config", params["EndpointConfigName"]
@@ -101,6 +103,7 @@ class Endpoints:
     def delete_endpoint(self, params: Params) -> dict[str, Any]:
         """DeleteEndpoint: Deleting until every process is gone."""
         with self._lock:
+            self._check_open()
             record = self._record(params["EndpointName"])
             record.state = _allowed(lambda: lifecycle.deleting(record.state, datetime.now(UTC)))
             self._spawn(lambda: self._remove(record), f"delete {record.state.name}")
@@ -137,7 +140,9 @@ class Endpoints:
 
     def close(self) -> None:
         """Wait for the transitions that `closing` has given up, then stop every container."""
-        for thread in self._threads:
+        with self._lock:
+            threads = list(self._threads)
+        for thread in threads:
             thread.join()
         with self._lock:
             hosted = [variant for record in self._records.values() for variant in record.hosted]
@@ -149,6 +154,10 @@ class Endpoints:
             missing = arn(self._scope.account, self._scope.region, "endpoint", name)
             raise invalid(messages.not_found("endpoint", missing))
         return self._records[name.lower()]
+
+    def _check_open(self) -> None:
+        if self._closing.is_set():
+            raise ServiceError("ServiceUnavailable", "The local AWS is shutting down.", 503)
 
     def _models(self, variants: Iterable[Variant]) -> dict[str, Model]:
         names = {entry.model_name for variant in variants for entry in variant.pool}
@@ -162,8 +171,6 @@ class Endpoints:
         return lifecycle.plan(variants, faults, self._ready_s)
 
     def _spawn(self, work: Callable[[], None], name: str) -> None:
-        if self._closing.is_set():
-            raise ServiceError("ServiceUnavailable", "The local AWS is shutting down.", 503)
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         thread = threading.Thread(target=work, name=name, daemon=True)
         self._threads.append(thread)
@@ -193,7 +200,7 @@ class Endpoints:
             else:
                 record.state = lifecycle.healthy(record.state, tuple(_serving(one) for one in hosted), now)
                 retired, record.hosted = record.hosted, tuple(hosted)
-        stop_all(retired)
+        stop_all(retired, self._hosting.drain_s)
 
     def _remove(self, record: _Record) -> None:
         stop_all(record.hosted)
@@ -202,9 +209,9 @@ class Endpoints:
             self._tags.detach(record.state.arn)
 
 
-def stop_all(hosted: Iterable[HostedVariant]) -> None:
+def stop_all(hosted: Iterable[HostedVariant], drain_s: float = 0.0) -> None:
     """Stop variants at the same time and return when all are gone."""
-    threads = [threading.Thread(target=variant.stop, daemon=True) for variant in hosted]
+    threads = [threading.Thread(target=variant.stop, args=(drain_s,), daemon=True) for variant in hosted]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -51,9 +51,27 @@ class HostedVariant:
         self.image = image
         self.container = container
         self.logs: LogShipper | None = None
+        self._idle = threading.Condition()
+        self._calls = 0
+        self._retired = False
 
-    def stop(self) -> None:
-        """Stop the container and ship the last of its log."""
+    def acquire(self) -> bool:
+        """Begin an invocation; False if the variant is being stopped and another one must be looked up."""
+        with self._idle:
+            self._calls += 0 if self._retired else 1
+            return not self._retired
+
+    def release(self) -> None:
+        """End an invocation."""
+        with self._idle:
+            self._calls -= 1
+            self._idle.notify_all()
+
+    def stop(self, drain_s: float = 0.0) -> None:
+        """Let invocations end for up to `drain_s`, stop the container and ship the last of its log."""
+        with self._idle:
+            self._retired = True
+            self._idle.wait_for(lambda: self._calls == 0, drain_s)
         self.container.stop()
         if self.logs is not None:
             self.logs.close(timeout_s=5)
@@ -73,6 +91,11 @@ class Hosting:
         self._images = images
         self._settings = settings
         self._closing = closing
+
+    @property
+    def drain_s(self) -> float:
+        """How long a replaced variant may finish what it was asked."""
+        return self._settings.invocation_limit_s
 
     def start(self, scope: Scope, endpoint: str, placement: Placement, model: Model) -> HostedVariant:
         """Bring one variant up and return it healthy.

@@ -8,7 +8,7 @@ import json
 import secrets
 import socket
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from localaws.protocol import Scope
@@ -28,6 +28,7 @@ _FORWARDED = (
 )
 _RETURNED = ("Content-Type", "X-Amzn-SageMaker-Custom-Attributes")
 
+Target = tuple[EndpointState, Sequence[HostedVariant]]
 Answer = tuple[int, dict[str, str], bytes]
 
 
@@ -48,7 +49,7 @@ class _NoConnectionError(Exception):
 def invoke(
     scope: Scope,
     name: str,
-    target: tuple[EndpointState, Sequence[HostedVariant]] | None,
+    look: Callable[[], Target | None],
     headers: Mapping[str, str],
     body: bytes,
     *,
@@ -59,7 +60,7 @@ def invoke(
     Args:
         scope: the caller's account and region.
         name: the endpoint's name as in the request.
-        target: the endpoint's state and running variants, None if there is no such endpoint.
+        look: gives the endpoint's state and running variants, None if there is no such endpoint.
         headers: the request's headers; only those that SageMaker passes on reach the container.
         body: the request's body.
         limit_s: how long the container may take in all.
@@ -67,20 +68,26 @@ def invoke(
     given = {key.lower(): value for key, value in headers.items()}
     if len(body) > BODY_LIMIT_BYTES:
         return _error(413, "RequestEntityTooLarge", f"The body has more than {BODY_LIMIT_BYTES} bytes.")
-    if target is None:
-        return _error(400, "ValidationError", messages.endpoint_unknown(name, scope.account))
-    state, hosted = target
-    if state.status not in {Status.IN_SERVICE, Status.UPDATING} or not hosted:
-        return _error(400, "ValidationError", messages.endpoint_not_in_service(name, scope.account))
-    variant = _choose(hosted, given.get("x-amzn-sagemaker-target-variant"))
-    if variant is None:
-        wanted = given["x-amzn-sagemaker-target-variant"]
-        return _error(400, "ValidationError", messages.variant_unknown(wanted, name))
+    while True:
+        target = look()
+        if target is None:
+            return _error(400, "ValidationError", messages.endpoint_unknown(name, scope.account))
+        state, hosted = target
+        if state.status not in {Status.IN_SERVICE, Status.UPDATING} or not hosted:
+            return _error(400, "ValidationError", messages.endpoint_not_in_service(name, scope.account))
+        wanted = given.get("x-amzn-sagemaker-target-variant")
+        variant = _choose(hosted, wanted)
+        if variant is None:
+            return _error(400, "ValidationError", messages.variant_unknown(wanted or "", name))
+        if variant.acquire():
+            break
     passed = {key: given[key.lower()] for key in _FORWARDED if key.lower() in given}
     try:
         reply = _exchange(variant.container.port, passed, body, limit_s)
     except _NoConnectionError:
         return _error(503, "ServiceUnavailable", "The service is unavailable. Try your call again.")
+    finally:
+        variant.release()
     return _answer(scope, state.name, variant, reply)
 
 

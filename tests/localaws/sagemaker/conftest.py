@@ -8,6 +8,7 @@ import sys
 import textwrap
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ import boto3
 import pytest
 from botocore.config import Config
 from moto.iam.models import get_account_id_from
+from moto.moto_api._internal.models import moto_api_backend
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
 from werkzeug.wrappers import Request, Response
@@ -45,7 +47,7 @@ if behaviour == "exit":
 if behaviour == "stubborn":
     signal.signal(signal.SIGTERM, lambda *_: print("ignoring SIGTERM", flush=True))
 if behaviour == "chatty":
-    for number in range(20000):
+    for number in range(5000):
         print(f"line {number}", "x" * 100)
     print("all said", flush=True)
 
@@ -72,7 +74,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         report = {
             "argv": sys.argv[1:], "pid": os.getpid(), "ppid": os.getppid(), "cwd": os.getcwd(),
             "environment": dict(os.environ), "headers": {k.lower(): v for k, v in self.headers.items()},
-            "body": body.decode("latin-1"), "path": self.path,
+            "body": body[:1000].decode("latin-1"), "path": self.path,
             "files": {str(p.relative_to(folder)): p.read_text() for p in folder.rglob("*") if p.is_file()},
             "modes": sorted({oct(p.stat().st_mode & 0o777) for p in folder.rglob("*") if p.is_file()}),
         }
@@ -90,7 +92,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *args):
         pass
 
-http.server.ThreadingHTTPServer((os.environ["BIND_HOST"], int(os.environ["BIND_PORT"])), Handler).serve_forever()
+address = (os.environ["BIND_HOST"], int(os.environ["BIND_PORT"]))
+http.server.ThreadingHTTPServer(address, Handler).serve_forever()
 """
 
 
@@ -100,6 +103,7 @@ class Server:
 
     url: str = ""
     backend: SageMakerBackend | None = None
+    clients: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def __call__(self, environ: dict[str, Any], start: Any) -> Any:
         request = Request(environ)
@@ -119,7 +123,7 @@ class Server:
             request.method,
             request.path,
             request.query_string.decode(),
-            request.headers,  # type: ignore[arg-type]
+            request.headers,
             request.get_data(),
         )
         answer = protocol.answer("sagemaker", self.backend, scope, asked)
@@ -133,11 +137,12 @@ class Server:
 def server() -> Iterator[Server]:
     app = Server()
     listening = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
-    listening.daemon_threads = True
     app.url = f"http://127.0.0.1:{listening.server_port}"
     thread = threading.Thread(target=listening.serve_forever, daemon=True)
     thread.start()
     yield app
+    for client in app.clients.values():
+        client.close()
     listening.shutdown()
     listening.server_close()
     thread.join()
@@ -151,7 +156,7 @@ class Lab:
     backend: SageMakerBackend
     folder: Path
     bucket: str
-    clients: dict[tuple[str, str], Any] = field(default_factory=dict)
+    clients: dict[tuple[str, str], Any]
 
     def client(self, service: str, region: str = REGION) -> Any:
         if (service, region) not in self.clients:
@@ -209,10 +214,11 @@ class Lab:
 
     def settled(self, name: str = "e") -> dict[str, Any]:
         """Wait until the endpoint's transition has ended."""
-        return wait_for(
+        settled: dict[str, Any] = wait_for(
             lambda: self.sagemaker.describe_endpoint(EndpointName=name),
             lambda seen: seen["EndpointStatus"] not in {"Creating", "Updating", "Deleting"},
         )
+        return settled
 
     def endpoint(self, name: str = "e", config: str = "c") -> dict[str, Any]:
         self.sagemaker.create_endpoint(EndpointName=name, EndpointConfigName=config)
@@ -240,17 +246,14 @@ def wait_for(look: Callable[[], Any], enough: Callable[[Any], bool], limit_s: fl
 
 
 @pytest.fixture
-def lab(server: Server, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
+def lab(server: Server, tmp_path: Path) -> Iterator[Lab]:
+    moto_api_backend.reset()
     backend = SageMakerBackend(server.url, ready_s=0.1, settings=SETTINGS)
     server.backend = backend
-    bucket = (
-        re.sub(r"[^a-z0-9]+", "-", f"b-{request.node.name}".lower())[:50].strip("-") + f"-{id(backend):x}"
-    )
-    made = Lab(server.url, backend, tmp_path, bucket)
+    bucket = f"models-{uuid.uuid4().hex}"
+    made = Lab(server.url, backend, tmp_path, bucket, server.clients)
     made.client("s3").create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
     made.push()
     yield made
     backend.close()
     server.backend = None
-    for client in made.clients.values():
-        client.close()
