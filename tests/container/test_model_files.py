@@ -1,0 +1,100 @@
+"""Files that are no usable model: a clear message and a non-zero exit, whatever is wrong with them."""
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import gguf
+import pytest
+
+from tests.container.process import run_to_exit
+from tools.make_tiny_hybrid import ARCHITECTURE, write_tiny_hybrid
+
+
+def refused(path: Path) -> str:
+    ended = run_to_exit(SEMIF_GGUF_PATH=str(path))
+    assert ended.returncode == 2, ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stdout + ended.stderr
+    return ended.stderr.strip().splitlines()[-1]
+
+
+def empty(data: bytearray) -> None:
+    data.clear()
+
+
+def cut_in_the_tensors(data: bytearray) -> None:
+    del data[-100_000:]
+
+
+def cut_in_the_header(data: bytearray) -> None:
+    del data[2_000:]
+
+
+def another_format(data: bytearray) -> None:
+    data[:4] = b"PK\x03\x04"
+
+
+def future_version(data: bytearray) -> None:
+    data[4:8] = struct.pack("<I", 99)
+
+
+def absurd_counts(data: bytearray) -> None:
+    data[8:24] = b"\xff" * 16
+
+
+def garbage_in_the_metadata(data: bytearray) -> None:
+    data[24:500] = bytes(range(256))[:238] * 2
+
+
+def another_architecture(data: bytearray) -> None:
+    assert data.count(ARCHITECTURE.encode()) > 1
+    data[:] = data.replace(ARCHITECTURE.encode(), b"nosuch")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (empty, "is empty: upload the model again"),
+        (another_format, "is no GGUF file"),
+        (cut_in_the_tensors, "llama.cpp can't load"),
+        (cut_in_the_header, "llama.cpp can't load"),
+        (future_version, "llama.cpp can't load"),
+        (absurd_counts, "llama.cpp can't load"),
+        (garbage_in_the_metadata, "llama.cpp can't load"),
+        (another_architecture, "unknown model architecture: 'nosuch'"),
+    ],
+)
+def test_a_damaged_file_refuses_the_start(
+    tiny_hybrid_gguf: Path, tmp_path: Path, damage: Callable[[bytearray], None], message: str
+) -> None:
+    data = bytearray(tiny_hybrid_gguf.read_bytes())
+    damage(data)
+    path = tmp_path / "damaged.gguf"
+    path.write_bytes(data)
+    line = refused(path)
+    assert line.startswith("semif_server: ")
+    assert message in line
+    assert str(path) in line
+
+
+def test_a_model_without_a_chat_template_refuses_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gguf.GGUFWriter, "add_chat_template", lambda *_: None)
+    assert "The model has no chat template" in refused(write_tiny_hybrid(tmp_path / "base.gguf"))
+
+
+def test_a_template_without_a_system_turn_refuses_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "tools.make_tiny_hybrid.CHAT_TEMPLATE", "{{ raise_exception('System role not supported') }}"
+    )
+    line = refused(write_tiny_hybrid(tmp_path / "other.gguf"))
+    assert "refuses a system turn and a user turn: System role not supported" in line
+
+
+def test_the_tiny_hybrid_is_small_and_the_same_for_the_same_seed(tmp_path: Path) -> None:
+    paths = [write_tiny_hybrid(tmp_path / f"{index}.gguf", seed=seed) for index, seed in enumerate((0, 0, 1))]
+    assert paths[0].stat().st_size < 1_048_576
+    assert paths[0].read_bytes() == paths[1].read_bytes() != paths[2].read_bytes()

@@ -1,0 +1,185 @@
+"""Start and stop, as a container's host sees them."""
+
+import hashlib
+import json
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.container.conftest import SMOLLM2_SHA256
+from tests.container.process import ServerProcess, run_to_exit
+from tests.container.serving import PASSWORD_RESET, Serving, decision
+from tools.make_tiny_hybrid import write_tiny_hybrid
+
+Start = Callable[..., ServerProcess]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    started: list[ServerProcess] = []
+
+    def start(*arguments: str, **settings: str) -> ServerProcess:
+        started.append(ServerProcess(tmp_path / f"server-{len(started)}.log", *arguments, **settings))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.stop()
+
+
+def in_background(action: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(action()))
+    thread.start()
+    return thread, results
+
+
+def wait_until_busy(server: ServerProcess) -> None:
+    """Until the request sent before is being evaluated: its body was taken and time has passed."""
+    time.sleep(0.3)
+    assert server.process.poll() is None
+
+
+def test_a_container_starts_decides_and_stops(
+    start: Start, smollm2: Serving, smollm2_gguf: Path, tmp_path: Path
+) -> None:
+    directory = tmp_path / "model"
+    directory.mkdir()
+    (directory / smollm2_gguf.name).symlink_to(smollm2_gguf)
+    manifest = {
+        "version": 1,
+        "files": [
+            {"file": smollm2_gguf.name, "bytes": smollm2_gguf.stat().st_size, "sha256": SMOLLM2_SHA256}
+        ],
+    }
+    (directory / "model-manifest.json").write_text(json.dumps(manifest))
+    server = start("serve", SEMIF_MODEL_DIR=str(directory), SEMIF_THREADS="2", SEMIF_MAX_TOKENS="2048")
+
+    status, body = server.post({"decision": PASSWORD_RESET})
+    assert status == 200
+    result = json.loads(body)["result"]
+    assert result["model"]["gguf"] == {"file": smollm2_gguf.name, "sha256": SMOLLM2_SHA256}
+    # another process, the same bits
+    same = smollm2.decide({"decision": PASSWORD_RESET})["result"]
+    assert result["option_logits"] == same["option_logits"]
+    assert result["prompt_sha256"] == same["prompt_sha256"]
+
+    # One request is running and one is waiting when the signal comes.
+    long = decision(state="The customer cannot receive a password reset email. " * 30)
+    running = [in_background(lambda: server.post({"decision": long})) for _ in range(2)]
+    wait_until_busy(server)
+    signalled_s = time.monotonic()
+    server.signal(signal.SIGTERM)
+    time.sleep(0.2)
+    for method, path in (("GET", "/ping"), ("POST", "/invocations")):
+        status, body = server.request(
+            method, path, {"decision": PASSWORD_RESET} if method == "POST" else None
+        )
+        error = json.loads(body)["error"]
+        assert (status, error["code"], error["retryable"]) == (503, "shutting_down", True)
+        assert error["retry_after_s"] > 0
+    for thread, answers in running:
+        thread.join(40)
+        [(status, body)] = answers
+        assert status == 200
+        assert json.loads(body)["result"]["input_tokens"] > 350
+    assert server.wait(25) == 0
+    assert time.monotonic() - signalled_s < 25
+    [ready] = server.lines("ready")
+    assert (ready["sha256"], ready["sha256_from"]) == (SMOLLM2_SHA256, "manifest")
+    assert (ready["architecture"], ready["hybrid"], ready["threads"]) == ("llama", False, 2)
+    assert (ready["n_ctx_seq"], ready["n_ctx"], ready["options_in_one_step"]) == (2048, 3 * 2048, 16)
+    assert server.lines("stopped") == [{**server.lines("stopped")[0], "exit_code": 0}]
+    assert "Traceback" not in server.output()
+
+
+def test_without_a_manifest_the_checksum_is_computed_and_said(start: Start, tiny_hybrid_gguf: Path) -> None:
+    server = start(SEMIF_GGUF_PATH=str(tiny_hybrid_gguf))
+    [ready] = server.lines("ready")
+    assert ready["sha256_from"] == "computed"
+    assert ready["sha256"] == hashlib.sha256(tiny_hybrid_gguf.read_bytes()).hexdigest()
+    assert (ready["architecture"], ready["hybrid"]) == ("qwen35", True)
+    server.signal(signal.SIGINT)
+    assert server.wait(5) == 0
+
+
+def test_an_idle_server_stops_at_once_with_open_connections(start: Start, tiny_hybrid_gguf: Path) -> None:
+    server = start(SEMIF_GGUF_PATH=str(tiny_hybrid_gguf))
+    with socket.create_connection(("127.0.0.1", server.port)):
+        server.signal(signal.SIGTERM)
+        assert server.wait(5) == 0
+
+
+def test_a_sender_that_never_ends_gets_an_answer_and_does_not_keep_the_server(
+    start: Start, tiny_hybrid_gguf: Path
+) -> None:
+    server = start(SEMIF_GGUF_PATH=str(tiny_hybrid_gguf))
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(
+            b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 100\r\n\r\n{"
+        )
+        time.sleep(0.2)
+        server.signal(signal.SIGTERM)
+        with connection.makefile("rb") as stream:
+            answer = stream.read()
+    assert answer.startswith(b"HTTP/1.1 503 ")
+    assert b'"code":"shutting_down"' in answer
+    assert server.wait(10) == 0
+    assert "Traceback" not in server.output()
+
+
+def test_a_body_over_the_limit_is_answered_on_the_wire(start: Start, tiny_hybrid_gguf: Path) -> None:
+    server = start(SEMIF_GGUF_PATH=str(tiny_hybrid_gguf))
+    status, body = server.post(b" " * 600_000)
+    assert (status, json.loads(body)["error"]["code"]) == (413, "body_too_large")
+    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection:
+        connection.sendall(
+            b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n" + (b"10000\r\n" + b" " * 65_536 + b"\r\n") * 8
+        )
+        answer = connection.recv(65_536)
+    assert answer.startswith(b"HTTP/1.1 413 ")
+    assert server.request("GET", "/ping") == (200, "{}")
+
+
+def refused(*arguments: str, **settings: str) -> str:
+    """The one line with which the server refuses to start."""
+    ended = run_to_exit(*arguments, **settings)
+    assert ended.returncode == 2, ended.stderr
+    line = ended.stderr.strip().splitlines()[-1]
+    assert line.startswith(("semif_server: ", "usage: "))
+    assert "Traceback" not in ended.stdout + ended.stderr
+    return line
+
+
+def test_a_wrong_setting_refuses_the_start() -> None:
+    assert refused(SEMIF_PORT="eighty") == (
+        "semif_server: SEMIF_PORT='eighty': must be a whole number from 1 to 65,535."
+    )
+    assert "Did you mean SEMIF_GGUF_PATH?" in refused(SEMIF_GGUF="x")
+    assert "usage" in refused("train")
+
+
+def test_a_gpu_that_is_not_there_refuses_the_start(tiny_hybrid_gguf: Path) -> None:
+    line = refused(SEMIF_GGUF_PATH=str(tiny_hybrid_gguf), SEMIF_N_GPU_LAYERS="-1")
+    assert "SEMIF_N_GPU_LAYERS=-1: this build of llama.cpp has no GPU backend" in line
+
+
+def test_a_context_beyond_the_trained_one_refuses_the_start(tmp_path: Path) -> None:
+    path = write_tiny_hybrid(tmp_path / "short.gguf", context_tokens=1024)
+    line = refused(SEMIF_GGUF_PATH=str(path), SEMIF_MAX_TOKENS="2048")
+    assert "SEMIF_MAX_TOKENS=2048: the model was trained on 1024 tokens" in line
+
+
+def test_a_port_in_use_refuses_the_start(tiny_hybrid_gguf: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = refused(SEMIF_GGUF_PATH=str(tiny_hybrid_gguf), SEMIF_PORT=str(port))
+    assert f"SEMIF_PORT={port}: can't listen there: Address already in use" in line
