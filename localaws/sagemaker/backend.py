@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from localaws.clients import Clients
 from localaws.protocol import Scope, ServiceError
 from localaws.sagemaker import runtime
 from localaws.sagemaker.catalog import Catalog, Params
-from localaws.sagemaker.clients import AccountClients
 from localaws.sagemaker.endpoints import Endpoints
 from localaws.sagemaker.faults import Fault, FaultTableError, parse_faults, render_faults
 from localaws.sagemaker.hosting import Hosting, HostingSettings
@@ -40,7 +40,7 @@ class SageMakerBackend:
     def __init__(self, server_url: str, ready_s: float, settings: HostingSettings | None = None) -> None:
         self._settings = settings or HostingSettings()
         self._ready_s = ready_s
-        self._clients = AccountClients(server_url)
+        self._clients = Clients(server_url)
         self._images = ImageRegistry()
         self._closing = threading.Event()
         self._hosting = Hosting(self._clients, self._images, self._settings, self._closing)

@@ -11,9 +11,9 @@ from typing import Any
 
 import botocore.session
 
+from localaws.clients import Clients
 from localaws.protocol import Scope, ServiceError
 from localaws.sagemaker import listing, messages, model_data
-from localaws.sagemaker.clients import AccountClients
 from localaws.sagemaker.faults import Fault, FaultMode
 from localaws.sagemaker.images import parse_ecr
 from localaws.sagemaker.models import EndpointConfig, Model, arn, container_of, data_of, variant_of
@@ -30,7 +30,7 @@ _NOT_HOSTED_VARIANTS = ("ServerlessConfig", "ManagedInstanceScaling")
 class Catalog:
     """The two kinds of resources that only describe. Names match without regard to case, as in SageMaker."""
 
-    def __init__(self, scope: Scope, clients: AccountClients, tags: TagStore, lock: threading.RLock) -> None:
+    def __init__(self, scope: Scope, clients: Clients, tags: TagStore, lock: threading.RLock) -> None:
         self._scope = scope
         self._clients = clients
         self._tags = tags
@@ -164,7 +164,7 @@ class Catalog:
         except ValueError as error:
             raise invalid(str(error)) from error
         if data is not None:
-            s3 = self._clients.s3(self._scope)
+            s3 = self._clients.get("s3", self._scope)
             if model_data.bucket_region(s3, data.bucket) != self._scope.region:
                 raise invalid(messages.model_data_inaccessible(data.url, role, self._scope.region))
             if not model_data.exists(s3, data):

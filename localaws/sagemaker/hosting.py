@@ -10,9 +10,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from localaws.clients import Clients
 from localaws.protocol import Scope
 from localaws.sagemaker import messages, model_data, shim
-from localaws.sagemaker.clients import AccountClients
 from localaws.sagemaker.container import Container
 from localaws.sagemaker.container_logs import LogShipper
 from localaws.sagemaker.images import Image, ImageRegistry
@@ -82,7 +82,7 @@ class Hosting:
 
     def __init__(
         self,
-        clients: AccountClients,
+        clients: Clients,
         images: ImageRegistry,
         settings: HostingSettings,
         closing: threading.Event,
@@ -121,7 +121,7 @@ class Hosting:
         stream = f"{placement.variant.name}/i-{secrets.token_hex(9)[:17]}"
         hosted.logs = LogShipper(
             container.output,
-            lambda: self._clients.logs(scope),
+            lambda: self._clients.get("logs", scope),
             f"/aws/sagemaker/Endpoints/{endpoint}",
             stream,
         )
@@ -147,7 +147,7 @@ class Hosting:
                 raise HostingError(messages.download_timed_out(model.data.url, limit_s))
 
         try:
-            model_data.fetch(self._clients.s3(scope), model.data, target, checkpoint)
+            model_data.fetch(self._clients.get("s3", scope), model.data, target, checkpoint)
         except model_data.DownloadError as error:
             log.warning("model data of %s: %s", model.name, error)
             raise HostingError(messages.download_failed(model.data.url)) from error

@@ -72,9 +72,22 @@ def test_the_program_s_status_is_the_minder_s_and_the_folder_goes(
     folder: Path, program: str, status: int
 ) -> None:
     command = minder(folder, sys.executable, "-c", program)
-    ended = subprocess.run(command, stdin=subprocess.PIPE, check=False, timeout=10)
-    assert ended.returncode in {status, 143}
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
+        assert process.wait(10) == status
     assert not folder.exists()
+
+
+def test_the_program_is_asked_to_stop_when_standard_input_ends(folder: Path) -> None:
+    program = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(5)); " + (
+        "print('up', flush=True); time.sleep(60)"
+    )
+    command = minder(folder, sys.executable, "-c", program, grace_s=10)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout.readline() == b"up\n"
+        process.stdin.close()
+        assert process.wait(5) == 5
 
 
 def test_a_program_that_is_not_there_is_status_127(folder: Path) -> None:
