@@ -119,20 +119,24 @@ class LocalAws:
             process.kill()
             process.wait()
 
-    def client(self, service: str, *, region: str | None = None, role_arn: str | None = None) -> Any:
-        """Return a boto3 client, in another account if `role_arn` names a role there."""
-        make: Any = boto3.Session(region_name=region or self.region).client
+    def client(self, service: str, *, region: str | None = None, account: str | None = None) -> Any:
+        """Return a boto3 client, in the default account (123456789012) or in another one."""
         keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
+        if account is not None:
+            keys = {name.lower(): value for name, value in self.credentials(account).items()}
+        make: Any = boto3.Session(region_name=region or self.region).client
         config = Config(connect_timeout=5, retries={"total_max_attempts": 1})
-        if role_arn is not None:
-            sts = make("sts", endpoint_url=self.url, config=config, **keys)
-            found = sts.assume_role(RoleArn=role_arn, RoleSessionName="local")["Credentials"]
-            keys = {
-                "aws_access_key_id": found["AccessKeyId"],
-                "aws_secret_access_key": found["SecretAccessKey"],
-                "aws_session_token": found["SessionToken"],
-            }
         return make(service, endpoint_url=self.url, config=config, **keys)
+
+    def credentials(self, account: str) -> dict[str, str]:
+        """Return the variables of credentials in an account; any 12 digits are an account here."""
+        role = f"arn:aws:iam::{account}:role/administrator"
+        found = self.client("sts").assume_role(RoleArn=role, RoleSessionName="local")["Credentials"]
+        return {
+            "AWS_ACCESS_KEY_ID": found["AccessKeyId"],
+            "AWS_SECRET_ACCESS_KEY": found["SecretAccessKey"],
+            "AWS_SESSION_TOKEN": found["SessionToken"],
+        }
 
     def run_cdk(
         self,
