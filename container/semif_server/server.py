@@ -4,6 +4,7 @@ A container gets SIGTERM, and SIGKILL 30 s later. In between, /ping and new requ
 that were taken may finish for DRAIN_S, the rest are answered 503, and the process exits within 25 s.
 """
 
+import contextlib
 import socket
 import time
 from types import FrameType
@@ -26,9 +27,11 @@ def bind(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        bound = socket.socket(family, kind, protocol)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
+        with contextlib.ExitStack() as on_failure:
+            bound = on_failure.enter_context(socket.socket(family, kind, protocol))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+            on_failure.pop_all()
     except OSError as error:
         raise SettingsError(
             f"SEMIF_HOST={host!r}, SEMIF_PORT={port}: can't listen there: {error.strerror or error}."

@@ -10,6 +10,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import pytest
 
+from tests.container.process import ServerProcess
 from tests.container.serving import Serving
 from tools.make_tiny_hybrid import write_tiny_hybrid
 
@@ -49,3 +50,14 @@ def hybrid(tiny_hybrid_gguf: Path) -> Iterator[Serving]:
     serving = Serving(tiny_hybrid_gguf, max_request_tokens=32_768)
     yield serving
     serving.close()
+
+
+@pytest.fixture(scope="session")
+def hybrid_process(
+    tiny_hybrid_gguf: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """A server process for tests that leave it running."""
+    output = tmp_path_factory.mktemp("process") / "server.log"
+    server = ServerProcess(output, SEMIF_GGUF_PATH=str(tiny_hybrid_gguf))
+    yield server
+    server.stop()

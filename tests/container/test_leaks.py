@@ -1,8 +1,6 @@
 """A marker in every field, through every error path: no error body and no output of the server holds it."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,21 +81,13 @@ BODIES: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def server(tiny_hybrid_gguf: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    output = tmp_path_factory.mktemp("leaks") / "server.log"
-    server = ServerProcess(output, SEMIF_GGUF_PATH=str(tiny_hybrid_gguf))
-    yield server
-    server.stop()
-
-
 @pytest.mark.parametrize("name", BODIES)
-def test_no_error_body_holds_the_marker(server: ServerProcess, name: str) -> None:
-    status, body = server.post(BODIES[name])
+def test_no_error_body_holds_the_marker(hybrid_process: ServerProcess, name: str) -> None:
+    status, body = hybrid_process.post(BODIES[name])
     assert 400 <= status < 500
     assert json.loads(body)["error"]["code"] == name.partition(" ")[0]
     assert MARKER not in body
-    assert MARKER not in server.output()
+    assert MARKER not in hybrid_process.output()
 
 
 @pytest.mark.parametrize(
@@ -111,27 +101,29 @@ def test_no_error_body_holds_the_marker(server: ServerProcess, name: str) -> Non
     ],
 )
 def test_no_path_and_no_header_comes_back(
-    server: ServerProcess, method: str, path: str, headers: dict[str, str], status: int
+    hybrid_process: ServerProcess, method: str, path: str, headers: dict[str, str], status: int
 ) -> None:
-    answer = server.request(method, path, text_of(changed()).encode(), headers | {"X-Any": MARKER})
+    answer = hybrid_process.request(method, path, text_of(changed()).encode(), headers | {"X-Any": MARKER})
     assert answer[0] == status
     assert MARKER not in answer[1]
-    assert MARKER not in server.output()
+    assert MARKER not in hybrid_process.output()
 
 
-def test_a_right_request_gives_the_ids_back_and_logs_nothing_of_it(server: ServerProcess) -> None:
-    status, body = server.post(changed())
+def test_a_right_request_gives_the_ids_back_and_logs_nothing_of_it(hybrid_process: ServerProcess) -> None:
+    status, body = hybrid_process.post(changed())
     assert status == 200
     result = json.loads(body)["result"]
     assert result["id"] == f"id {MARKER}"
     assert result["option_ids"] == [f"option {index} {MARKER}" for index in range(2)]
     assert body.count(MARKER) == 3
-    assert MARKER not in server.output()
+    assert MARKER not in hybrid_process.output()
 
 
-def test_at_the_end_the_server_still_serves_and_has_logged_every_request(server: ServerProcess) -> None:
-    assert server.request("GET", "/ping") == (200, "{}")
-    logged = server.lines("request")
+def test_at_the_end_the_server_still_serves_and_has_logged_every_request(
+    hybrid_process: ServerProcess,
+) -> None:
+    assert hybrid_process.request("GET", "/ping") == (200, "{}")
+    logged = hybrid_process.lines("request")
     assert len(logged) >= len(BODIES)
     assert {line["level"] for line in logged} == {"info"}
-    assert not any(key in server.output() for key in ("Traceback", '"error"', '"critical"'))
+    assert not any(key in hybrid_process.output() for key in ("Traceback", '"error"', '"critical"'))

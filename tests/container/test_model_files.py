@@ -3,19 +3,23 @@
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gguf
 import pytest
 
+from semif_server.errors import StartError
 from tests.container.process import run_to_exit
+from tests.container.serving import Serving
 from tools.make_tiny_hybrid import ARCHITECTURE, write_tiny_hybrid
 
 
-def refused(path: Path) -> str:
-    ended = run_to_exit(SEMIF_GGUF_PATH=str(path))
-    assert ended.returncode == 2, ended.stdout + ended.stderr
-    assert "Traceback" not in ended.stdout + ended.stderr
-    return ended.stderr.strip().splitlines()[-1]
+def refused(path: Path, **settings: Any) -> str:
+    with pytest.raises(StartError) as caught:
+        Serving(path, **settings)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
 
 
 def empty(data: bytearray) -> None:
@@ -71,10 +75,29 @@ def test_a_damaged_file_refuses_the_start(
     damage(data)
     path = tmp_path / "damaged.gguf"
     path.write_bytes(data)
-    line = refused(path)
-    assert line.startswith("semif_server: ")
-    assert message in line
-    assert str(path) in line
+    said = refused(path)
+    assert message in said
+    assert str(path) in said
+
+
+def test_a_process_with_a_damaged_file_says_so_and_exits(tiny_hybrid_gguf: Path, tmp_path: Path) -> None:
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(tiny_hybrid_gguf.read_bytes()[:-100_000])
+    ended = run_to_exit(SEMIF_GGUF_PATH=str(path))
+    assert ended.returncode == 2
+    assert ended.stderr.startswith(f"semif_server: llama.cpp can't load {path}: ")
+    assert "Traceback" not in ended.stdout + ended.stderr
+
+
+def test_a_gpu_that_is_not_there_refuses_the_start(tiny_hybrid_gguf: Path) -> None:
+    said = refused(tiny_hybrid_gguf, n_gpu_layers=-1)
+    assert "SEMIF_N_GPU_LAYERS=-1: this build of llama.cpp has no GPU backend" in said
+
+
+def test_a_context_beyond_the_trained_one_refuses_the_start(tmp_path: Path) -> None:
+    path = write_tiny_hybrid(tmp_path / "short.gguf", context_tokens=1024)
+    said = refused(path, max_tokens=2048)
+    assert "SEMIF_MAX_TOKENS=2048: the model was trained on 1024 tokens" in said
 
 
 def test_a_model_without_a_chat_template_refuses_the_start(
