@@ -16,7 +16,7 @@ def failure_lines(stack: Stack) -> list[str]:
     """What failed first and why, what serves now, what to do next."""
     failure = first_failure(stack)
     cause = (
-        f"{failure.logical_id} {failure.resource_type} {failure.status}: {printable(failure.reason)}"
+        f"{failure.logical_id} {failure.resource_type} {failure.status}: {printable(failure.cause)}"
         if failure
         else printable(stack.reason) or "CloudFormation gives no reason"
     )

@@ -1,6 +1,7 @@
 """What one look at an environment's stacks saw, and what follows from it without more I/O. Pure."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +12,10 @@ STACK_TYPE = "AWS::CloudFormation::Stack"
 POOL_TYPE = "Custom::InstancePoolEndpoint"
 STARTS = frozenset({"CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS", "IMPORT_IN_PROGRESS"})
 GOOD_ENDS = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "DELETE_COMPLETE", "IMPORT_COMPLETE"})
+PROVIDER_PREFIX = re.compile(
+    r"Received response status \[FAILED\] from custom resource\. Message returned: (?:Error: )?"
+)
+JS_FRAME = re.compile(r"\s*at .+:\d+:\d+\)?")
 CANCELLED = ("resource creation cancelled", "resource update cancelled", "resource deletion cancelled")
 
 
@@ -26,6 +31,12 @@ class StackEvent:
     status: str
     reason: str = ""
     properties: str = ""
+
+    @property
+    def cause(self) -> str:
+        """The reason as its author wrote it, without what the Provider framework puts around it."""
+        kept = (line for line in self.reason.splitlines() if not JS_FRAME.match(line))
+        return PROVIDER_PREFIX.sub("", "\n".join(kept))
 
     @property
     def failed(self) -> bool:

@@ -64,7 +64,12 @@ class DeploymentReader:
             id=stack_id,
             status=status,
             reason=found.get("StackStatusReason", ""),
-            outputs={o.get("OutputKey", ""): o.get("OutputValue", "") for o in found.get("Outputs", [])},
+            # An export is the CDK's wire between two stacks, nothing for people.
+            outputs={
+                output.get("OutputKey", ""): output.get("OutputValue", "")
+                for output in found.get("Outputs", [])
+                if not output.get("ExportName")
+            },
             events=events,
             endpoint=self._endpoint(endpoint) if endpoint else None,
             attempts=tuple(self._attempts.read(endpoint)) if endpoint else (),

@@ -98,7 +98,7 @@ class Progress:
         return lines + walk.lines(stack)
 
     def _event_text(self, stack: Stack, event: StackEvent) -> str:
-        reason = f": {printable(event.reason)}" if event.reason else ""
+        reason = f": {printable(event.cause)}" if event.reason else ""
         if is_own_event(event, stack.id):
             if event.status.endswith("_IN_PROGRESS"):
                 begins = event.status in {"CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS"}
@@ -120,7 +120,7 @@ class Progress:
         return [(snapshot.now, self._waiting_text(snapshot))]
 
     def _waiting_text(self, snapshot: Snapshot) -> str:
-        if self._endpoint_exists(snapshot):
+        if self._endpoint_exists(snapshot) or any(stack.gone for stack in snapshot.stacks):
             return "no stack is under way; waiting for the next one to begin"
         left = time_left(self.wait_s - self._quiet_s(snapshot))
         return f"{self._name(LAST_STACK)} does not exist yet in {self.region}; waiting for it, {left}"
@@ -148,14 +148,15 @@ class Progress:
             )
         if self._more_may_come(snapshot, seen):
             return None
-        if not self._endpoint_exists(snapshot):
+        if not self._endpoint_exists(snapshot) and not _destroyed(seen):
             return Outcome(ExitCode.FAILED, self._missing_lines())
         return Outcome(ExitCode.OK, (*prefix, *(line for stack in ended for line in success_lines(stack))))
 
     def _more_may_come(self, snapshot: Snapshot, seen: Sequence[Stack]) -> bool:
         """True while a stack that this deployment also makes may still begin."""
         # In review, a change set is being made: the deployment is about to go on.
-        if not self._endpoint_exists(snapshot) or any(stack.in_review for stack in snapshot.stacks):
+        missing = not self._endpoint_exists(snapshot) and not _destroyed(seen)
+        if missing or any(stack.in_review for stack in snapshot.stacks):
             return self._quiet_s(snapshot) < self.wait_s
         last = any(stack.name == self._name(LAST_STACK) and not stack.gone for stack in seen)
         return bool(seen) and not last and self._quiet_s(snapshot) < self.settle_s
@@ -165,6 +166,11 @@ class Progress:
             f"{self._name(LAST_STACK)} does not exist in {self.region} after {duration(self.wait_s)}",
             f"next: deploy it (cdk deploy '{self.env}/*'), or check the name and the region",
         )
+
+
+def _destroyed(seen: Sequence[Stack]) -> bool:
+    """True if all that happened was deletion."""
+    return bool(seen) and all(stack.gone for stack in seen)
 
 
 def _stack_state(stack: Stack, now: datetime) -> str:

@@ -30,7 +30,9 @@ class WalkLines:
         for attempt in current_walk(stack, runs):
             if (attempt.walk, attempt.position) not in self._begun:
                 self._begun.add((attempt.walk, attempt.position))
-                lines.append((attempt.started_at, f"{_place(attempt)}, {_left(runs, attempt.started_at)}"))
+                # The tag's whole second may lie before the event that caused the attempt.
+                began_at = max(attempt.started_at, runs[0].started_at)
+                lines.append((began_at, f"{_place(attempt)}, {_left(runs, began_at)}"))
             ended_at, key = attempt.ended_at, (attempt.configuration, attempt.started_at)
             if not attempt.outcome or ended_at is None or key in self._over:
                 continue

@@ -197,7 +197,10 @@ def test_reads_endpoint_and_attempts_and_ended_tags_once(stubs: Stubs) -> None:
 
 def test_settled_stack_is_not_read_again(stubs: Stubs) -> None:
     reader = DeploymentReader(stubs.aws, "dev")
-    outputs = [{"OutputKey": "EndpointName", "OutputValue": "mine"}]
+    outputs = [
+        {"OutputKey": "EndpointName", "OutputValue": "mine"},
+        {"OutputKey": "ExportsOutputRefModel", "OutputValue": "m", "ExportName": "semif-dev-decisions:Model"},
+    ]
     stubs.stack("CREATE_COMPLETE", Outputs=outputs)
     stubs.events([event(5, "CREATE_COMPLETE"), event(1, "CREATE_IN_PROGRESS")])
     (first,) = reader.read().stacks

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -103,6 +104,16 @@ def test_watch_gives_up_waiting(aws: LocalAws) -> None:
     code, lines, _ = ended(semif(aws, "watch", "nobody", "--wait", "0.5", "--interval", "0.2"))
     assert code == 1
     assert lines[-2].startswith("semif-nobody-decisions does not exist in eu-central-1")
+
+
+def test_ctrl_c_stops_watching_only(aws: LocalAws) -> None:
+    watching = semif(aws, "watch", "later", "--interval", "0.2")
+    assert watching.stdout is not None
+    watching.stdout.readline()
+    watching.send_signal(signal.SIGINT)
+    code, lines, errors = ended(watching)
+    assert (code, errors) == (130, "")
+    assert lines == ["stopped watching; the deployment goes on (semif watch later follows it again)"]
 
 
 def test_deleted_stack_is_still_read(aws: LocalAws, session: Aws) -> None:

@@ -13,6 +13,17 @@ POOL = ("ml.g6e.xlarge", "ml.g6.2xlarge", "ml.c6i.2xlarge", "ml.c6i.4xlarge")
 NAME = "semif-dev-decisions"
 
 
+PROVIDER_REASON = """\
+Received response status [FAILED] from custom resource. Message returned: Error: No type is left.
+
+Logs: /aws/lambda/X
+
+    at invokeUserFunction (/var/task/framework.js:2:6)
+    at process.processTicksAndRejections (node:internal/process/task_queues:104:5)
+    at async isComplete (/var/task/framework.js:1:2631)
+ (RequestId: 1)"""
+
+
 def golden(text: str) -> list[str]:
     return dedent(text).strip("\n").splitlines()
 
@@ -101,9 +112,7 @@ def test_all_types_exhausted_rolls_back() -> None:
     watcher.look(13)
     stack.end_type(20, "capacity", "no capacity")
     watcher.look(21)
-    stack.pool(
-        22, "CREATE_FAILED", "Received response status [FAILED] from custom resource.\nNo type is left"
-    )
+    stack.pool(22, "CREATE_FAILED", PROVIDER_REASON)
     stack.resource(23, "Param", "CREATE_FAILED", "Resource creation cancelled", kind="AWS::SSM::Parameter")
     stack.own(24, "ROLLBACK_IN_PROGRESS", "Failed to create: [Endpoint]")
     stack.pool(25, "DELETE_IN_PROGRESS")
@@ -112,7 +121,7 @@ def test_all_types_exhausted_rolls_back() -> None:
     stack.pool(57, "DELETE_COMPLETE")
     stack.own(60, "ROLLBACK_COMPLETE")
     watcher.look(61)
-    cause = "Received response status [FAILED] from custom resource. No type is left"
+    cause = "No type is left. Logs: /aws/lambda/X (RequestId: 1)"
     assert watcher.said == golden(
         f"""
         12:00:00 semif-dev-decisions CREATE_IN_PROGRESS
@@ -196,6 +205,36 @@ def test_destroy() -> None:
         """
     )
     assert watcher.exit_code == 0
+
+
+def test_watch_that_sees_only_the_end_of_a_destroy() -> None:
+    artifacts = deployed("semif-dev-artifacts")
+    artifacts.own(0, "DELETE_IN_PROGRESS")
+    watcher = Watcher([artifacts])
+    watcher.look(1)
+    artifacts.own(2, "DELETE_COMPLETE")
+    watcher.look_until(3, 21)
+    assert watcher.said == golden(
+        """
+        12:00:00 semif-dev-artifacts DELETE_IN_PROGRESS
+        12:00:02 semif-dev-artifacts DELETE_COMPLETE after 2 s
+        semif-dev-artifacts is deleted
+        """
+    )
+    assert watcher.exit_code == 0
+
+
+def test_attempt_is_told_after_the_event_that_caused_it() -> None:
+    stack = deployed()
+    stack.own(0.4, "UPDATE_IN_PROGRESS")
+    stack.pool(0.8, "UPDATE_IN_PROGRESS")
+    stack.try_type(0, POOL[:1], 1, walk="bbbbbbbbbb")
+    watcher = Watcher([stack])
+    watcher.look(2)
+    assert watcher.said == [
+        "12:00:00 semif-dev-decisions UPDATE_IN_PROGRESS",
+        "12:00:00 ml.g6e.xlarge, 1 of 1, 55 min left",
+    ]
 
 
 def test_nothing_under_way_after_success() -> None:
