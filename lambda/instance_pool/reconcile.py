@@ -22,7 +22,7 @@ from instance_pool.steps import (
     Step,
     Wait,
 )
-from instance_pool.walk import decide, decide_deletion
+from instance_pool.walk import attempts_so_far, decide, decide_deletion
 
 POLL_TIME_S: Final = 30.0
 """No step begins later than this after the poll did: the function's own time-out would be a final failure."""
@@ -121,7 +121,7 @@ def _start(operation: Operation, observation: Observation, step: Start, api: Sag
     pool = _wanted(operation)
     configuration = observation.configuration(pool.configuration_name(step.index))
     if configuration is None:
-        return _make_configuration(operation, pool, step.index, api)
+        return _make_configuration(operation, observation, step.index, api)
     try:
         if step.how == "create":
             api.create_endpoint(pool, step.index, {STACK_ID: tag_value(operation.stack_id)})
@@ -141,7 +141,10 @@ def _start(operation: Operation, observation: Observation, step: Start, api: Sag
     return Pending()
 
 
-def _make_configuration(operation: Operation, pool: Pool, index: int, api: SageMakerApi) -> Pending | None:
+def _make_configuration(
+    operation: Operation, observation: Observation, index: int, api: SageMakerApi
+) -> Pending | None:
+    pool = _wanted(operation)
     name = pool.configuration_name(index)
     tags = first_tags(
         stack_id=operation.stack_id,
@@ -164,7 +167,8 @@ def _make_configuration(operation: Operation, pool: Pool, index: int, api: SageM
         reason = f"{pool.instance_types[index]}: {error}"
         if error.cause is Cause.UNKNOWN_TYPE:
             reason = f"{pool.instance_types[index]} is no instance type that SageMaker knows in this region."
-        raise InstancePoolError(Fail(error.cause.value, reason, ADVICE[error.cause])) from error
+        told = attempts_so_far(observation, pool)
+        raise InstancePoolError(Fail(error.cause.value, reason, ADVICE[error.cause], told)) from error
     # The walk remembers by this configuration's tags: see it with them before an endpoint depends on it.
     return None
 

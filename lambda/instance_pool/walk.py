@@ -62,7 +62,7 @@ def decide(observation: Observation, pool: Pool) -> Step:
                 f"The endpoint is {endpoint.status.value}, which nothing but a new one mends: "
                 f"{endpoint.failure_reason or 'SageMaker gave no reason.'}",
                 _RECREATE,
-                _told(observation, pool),
+                attempts_so_far(observation, pool),
             )
         case _:
             assert_never(endpoint.status)
@@ -201,7 +201,7 @@ def _stop(observation: Observation, pool: Pool) -> Fail | None:
         if configuration.attempt.outcome is Outcome.FAILED:
             cause = classify_failure_reason(configuration.attempt.reason)
             reason = f"{pool.instance_types[index]}: {configuration.attempt.reason}"
-            return Fail(cause.value, reason, ADVICE[cause], _told(observation, pool))
+            return Fail(cause.value, reason, ADVICE[cause], attempts_so_far(observation, pool))
     if _next_index(current, pool) is not None:
         return None
     without_quota = {c.attempt.outcome for c in current.values()} == {Outcome.QUOTA}
@@ -221,7 +221,7 @@ def _too_late(observation: Observation, pool: Pool) -> Fail | None:
         "walk_timed_out",
         f"The pool's walk has taken more than {WALK_LIMIT.seconds // 60} minutes.",
         "Shorten the pool in cdk.json, or put the types that can be had first, and deploy again.",
-        _told(observation, pool),
+        attempts_so_far(observation, pool),
     )
 
 
@@ -270,5 +270,6 @@ def _listed(configurations: Mapping[int, Configuration], pool: Pool) -> list[tup
     return [(pool.instance_types[index], item.attempt) for index, item in configurations.items()]
 
 
-def _told(observation: Observation, pool: Pool) -> str:
+def attempts_so_far(observation: Observation, pool: Pool) -> str:
+    """What this operation has tried, in words."""
     return attempts_text(_listed(_current(observation, pool), pool))

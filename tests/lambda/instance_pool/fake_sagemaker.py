@@ -1,3 +1,4 @@
+# ruff: noqa: N803  (the parameters have SageMaker's own names)
 """A small SageMaker in memory that keeps the protocol of the real one: statuses, error codes and texts.
 
 It stands in for the boto3 client. Every call is checked against botocore's service model. `interruptions`
@@ -92,14 +93,16 @@ class FakeSageMaker:
         if EndpointConfigName in self.configurations:
             raise _error(
                 "ValidationException",
-                f'Cannot create already existing endpoint configuration "{ARN}endpoint-config/{EndpointConfigName}".',
+                "Cannot create already existing endpoint configuration "
+                f'"{ARN}endpoint-config/{EndpointConfigName}".',
             )
         instance_type = ProductionVariants[0]["InstanceType"]
         if self._fault(instance_type).mode == "unknown-type":
             raise _error(
                 "ValidationException",
-                f"1 validation error detected: Value '{instance_type}' at 'productionVariants.1.member.instanceType' "
-                "failed to satisfy constraint: Member must satisfy enum value set: [ml.m5.large, ml.c5.large]",
+                f"1 validation error detected: Value '{instance_type}' at "
+                "'productionVariants.1.member.instanceType' failed to satisfy constraint: "
+                "Member must satisfy enum value set: [ml.m5.large, ml.c5.large]",
             )
         arn = f"{ARN}endpoint-config/{EndpointConfigName}"
         self.configurations[EndpointConfigName] = {"arn": arn, "type": instance_type, "created": self.now}
@@ -227,8 +230,8 @@ class FakeSageMaker:
             self._tell(instance_type, "no quota")
             raise _error(
                 "ResourceLimitExceeded",
-                f"The account-level service limit '{instance_type} for endpoint usage' is 0 Instances, with current "
-                "utilization of 0 Instances and a request delta of 1 Instances.",
+                f"The account-level service limit '{instance_type} for endpoint usage' is 0 Instances, "
+                "with current utilization of 0 Instances and a request delta of 1 Instances.",
             )
         return fault
 

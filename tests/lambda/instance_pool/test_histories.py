@@ -153,6 +153,8 @@ class Histories(RuleBasedStateMachine):
         assert data["InstanceType"] in wanted["InstanceTypes"]
         assert self.sagemaker.configurations[endpoint["configuration"]]["type"] == data["InstanceType"]
         assert len(json.dumps(answer).encode()) <= 4096
+        ours = self.configurations_of(wanted["EndpointName"])
+        assert {name.rpartition("-")[0] for name in ours} == {endpoint["configuration"].rpartition("-")[0]}
         self.attempts_are_true(data["Attempts"], endpoint["configuration"], event)
         if event["rollback"] and event["PhysicalResourceId"] != event["failed_id"]:
             self.cleanup.append(event["failed_id"])
@@ -193,6 +195,14 @@ class Histories(RuleBasedStateMachine):
             self.begin("Delete", properties(name, ["ml.m5.large"], "1"))
             assert self.event is not None
             self.event["PhysicalResourceId"] = name
+
+    def configurations_of(self, endpoint_name: str) -> list[str]:
+        tags = self.sagemaker.tags
+        return [
+            name
+            for name, item in self.sagemaker.configurations.items()
+            if tags[item["arn"]].get("semif:endpoint") == endpoint_name
+        ]
 
     def current_name(self) -> object:
         return None if self.resource is None else self.resource["EndpointName"]
