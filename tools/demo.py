@@ -9,14 +9,15 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from localaws.session import LocalAws
-
 from semif.attempts import Attempt
 from semif.decide import read_answers, table
 from semif.walk_api import walk_attempts
@@ -24,11 +25,11 @@ from tools.local_environment import DeploymentError, LocalEnvironment, Pool
 
 ENVIRONMENT: Final = "dev"
 POOL: Final = Pool(("ml.c7i.2xlarge", "ml.c6i.2xlarge", "ml.m5.2xlarge"))
-FAULTS: Final = {
+FAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "ml.c7i.2xlarge": {"mode": "capacity", "seconds": 4},
     "ml.c6i.2xlarge": {"mode": "quota"},
 }
-DECISION: Final = {
+DECISION: Final[Mapping[str, Any]] = {
     "decision": {
         "id": "support-route",
         "state": "The customer cannot receive a password reset email.",
@@ -99,10 +100,12 @@ def walk_table(attempts: list[Attempt]) -> str:
     return "\n".join(lines)
 
 
-def run(aws: LocalAws, say: Narrator, *, keep: bool) -> None:
+def run(aws: LocalAws, say: Narrator, folder: Path, *, keep: bool) -> None:
     """Deploy, decide, destroy."""
-    environment = LocalEnvironment(aws, ENVIRONMENT)
+    environment = LocalEnvironment(aws, ENVIRONMENT, folder)
     aws.put_faults(FAULTS)
+    with say.step("cdk synth"):
+        environment.synthesize(POOL)
     with say.step("cdk bootstrap, cdk deploy dev/artifacts, upload of the model (98 MB) and the image"):
         environment.deploy_artifacts(POOL)
     with say.step("cdk deploy dev/decisions: " + " → ".join(POOL.instance_types)), watched(aws, say):
@@ -161,8 +164,8 @@ def main() -> int:
     say = Narrator()
     try:
         say.say("starting the local AWS")
-        with LocalAws() as aws:
-            run(aws, say, keep=arguments.keep)
+        with tempfile.TemporaryDirectory() as folder, LocalAws() as aws:
+            run(aws, say, Path(folder), keep=arguments.keep)
     except DeploymentError as error:
         say.say(f"FAILED: {error}")
         return 1

@@ -2,16 +2,16 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from localaws.session import CdkResult, LocalAws
-
 from semif.archive import read_archive, upload
 from tools.setup import MODEL_FILE, MODEL_SHA256, MODELS
 
+UNATTENDED: Final = ("--require-approval", "never")
 # SageMaker's container listens on 8080 of its own network and finds the model in /opt/ml/model. Here it is a
 # process beside others, so the local hosting tells it both by the server's own variables.
 BIND: Final = {"host": "SEMIF_HOST", "port": "SEMIF_PORT", "model_dir": "SEMIF_MODEL_DIR"}
@@ -30,35 +30,48 @@ class Pool:
 
 
 class LocalEnvironment:
-    """Environment `name` on a running local AWS, with the small model instead of the production one."""
+    """Environment `name` on a running local AWS, with the small model instead of the production one.
 
-    def __init__(self, aws: LocalAws, name: str, on_line: Callable[[str], None] | None = None) -> None:
+    Settings are synthesized once, into `folder`; every command then works on that cloud assembly, as a
+    rollout promotes one assembly from wave to wave.
+    """
+
+    def __init__(self, aws: LocalAws, name: str, folder: Path) -> None:
         self.aws = aws
         self.name = name
-        self._on_line = on_line
+        self._folder = folder
+        self._assemblies: dict[str, Path] = {}
 
     def stack(self, kind: str) -> str:
         """CloudFormation's name of a stack of this environment, such as `artifacts`."""
         return f"semif-{self.name}-{kind}"
 
-    def context(self, pool: Pool) -> list[str]:
-        """CDK CLI flags that replace cdk.json's environments by this one."""
+    def synthesize(self, pool: Pool) -> Path:
+        """The cloud assembly for these settings, which replace cdk.json's environments."""
         environment = {
             "name": self.name,
             "region": self.aws.region,
             "model": {"file": MODEL_FILE, "sha256": MODEL_SHA256},
             "endpoints": {"decisions": {"pool": list(pool.instance_types), **pool.settings}},
         }
-        return ["--context", f"environments={json.dumps([environment])}"]
+        context = json.dumps([environment])
+        if context not in self._assemblies:
+            assembly = self._folder / f"cdk.out-{len(self._assemblies)}"
+            _check(
+                "synth",
+                self.aws.run_cdk("synth", "--quiet", "-o", str(assembly), "-c", f"environments={context}"),
+            )
+            self._assemblies[context] = assembly
+        return self._assemblies[context]
 
     def cdk(self, *arguments: str, pool: Pool) -> CdkResult:
         """Run the CDK CLI on this environment; the result says how it ended."""
-        return self.aws.run_cdk(*arguments, *self.context(pool), on_line=self._on_line)
+        return self.aws.run_cdk(*arguments, "--app", str(self.synthesize(pool)))
 
     def deploy_artifacts(self, pool: Pool) -> None:
         """Bootstrap, deploy bucket and repository, and bring the model and the server's image there."""
-        self.checked("bootstrap", pool=pool)
-        self.checked("deploy", f"{self.name}/artifacts", "--require-approval", "never", pool=pool)
+        _check("bootstrap", self.cdk("bootstrap", pool=pool))
+        _check("deploy", self.cdk("deploy", f"{self.name}/artifacts", *UNATTENDED, pool=pool))
         self.push_image()
         self.upload_model()
 
@@ -77,13 +90,11 @@ class LocalEnvironment:
 
     def deploy(self, pool: Pool) -> CdkResult:
         """Deploy the decision endpoint. The result may be a failure: its caller judges."""
-        return self.cdk(
-            "deploy", f"{self.name}/decisions", "--exclusively", "--require-approval", "never", pool=pool
-        )
+        return self.cdk("deploy", f"{self.name}/decisions", "--exclusively", *UNATTENDED, pool=pool)
 
     def destroy(self, pool: Pool, stacks: str = "*") -> None:
         """Destroy the environment's stacks."""
-        self.checked("destroy", f"{self.name}/{stacks}", "--force", pool=pool)
+        _check("destroy", self.cdk("destroy", f"{self.name}/{stacks}", "--force", pool=pool))
 
     def outputs(self, kind: str) -> dict[str, str]:
         """Outputs of a deployed stack."""
@@ -96,9 +107,8 @@ class LocalEnvironment:
         found = [stack["StackStatus"] for stack in stacks if stack["StackName"] == self.stack(kind)]
         return found[0] if found else None
 
-    def checked(self, *arguments: str, pool: Pool) -> None:
-        """Run the CDK CLI and raise DeploymentError unless it succeeds."""
-        result = self.cdk(*arguments, pool=pool)
-        if result.returncode != 0:
-            tail = "\n".join(result.output.splitlines()[-30:])
-            raise DeploymentError(f"cdk {arguments[0]} ended with exit code {result.returncode}:\n{tail}")
+
+def _check(command: str, result: CdkResult) -> None:
+    if result.returncode != 0:
+        tail = "\n".join(result.output.splitlines()[-30:])
+        raise DeploymentError(f"cdk {command} ended with exit code {result.returncode}:\n{tail}")

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 import pytest
-from localaws.session import LocalAws
 
+from localaws.session import LocalAws
 from tools.local_environment import LocalEnvironment, Pool
 
 
@@ -15,9 +15,9 @@ def aws() -> Iterator[LocalAws]:
 
 
 @pytest.fixture(scope="module")
-def environment(aws: LocalAws) -> LocalEnvironment:
+def environment(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> LocalEnvironment:
     """Environment `dev` with its artifacts deployed: bucket, repository, model and image."""
-    environment = LocalEnvironment(aws, "dev")
+    environment = LocalEnvironment(aws, "dev", tmp_path_factory.mktemp("assemblies"))
     environment.deploy_artifacts(Pool(("ml.m5.2xlarge",)))
     return environment
 

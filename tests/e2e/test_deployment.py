@@ -29,6 +29,15 @@ def invoke(aws: LocalAws, body: Any = DECISION) -> dict[str, Any]:
     return dict(json.loads(answer["Body"].read()))
 
 
+def refusal(aws: LocalAws, body: Any) -> tuple[int, dict[str, Any]]:
+    """Status and error of a request that the container refuses, as they reach a boto3 client."""
+    with pytest.raises(ClientError) as caught:
+        invoke(aws, body)
+    response: Any = caught.value.response
+    assert response["Error"]["Code"] == "ModelError"
+    return response["OriginalStatusCode"], json.loads(response["OriginalMessage"])["error"]
+
+
 def endpoint(aws: LocalAws) -> dict[str, Any] | None:
     try:
         return dict(aws.client("sagemaker").describe_endpoint(EndpointName=ENDPOINT))
@@ -122,13 +131,10 @@ def test_the_example_command_sends_a_decision_that_is_answered(
 def test_a_refused_decision_reaches_the_caller_with_its_code(aws: LocalAws) -> None:
     decision = {**DECISION["decision"], "options": DECISION["decision"]["options"][:1]}
 
-    with pytest.raises(ClientError) as caught:
-        invoke(aws, {"decision": decision})
+    status, error = refusal(aws, {"decision": decision})
 
-    response = caught.value.response
-    assert response["Error"]["Code"] == "ModelError"
-    assert response["OriginalStatusCode"] == 400
-    error = json.loads(response["OriginalMessage"])["error"]
+    assert status == 400
+    assert error["code"] == "too_few_options"
     assert error["field"] == "decision.options"
     assert error["retryable"] is False
 
@@ -166,9 +172,7 @@ def test_an_update_brings_the_new_setting_and_leaves_one_generation(
     assert len(model_names(aws)) == 1
     state = DECISION["decision"]["state"]
     four = [{**DECISION["decision"], "id": f"d{i}", "state": state} for i in range(4)]
-    with pytest.raises(ClientError) as caught:
-        invoke(aws, {"decisions": four})
-    assert json.loads(caught.value.response["OriginalMessage"])["error"]["field"] == "decisions"
+    assert refusal(aws, {"decisions": four})[1]["code"] == "too_many_decisions"
     answers = invoke(aws, {"decisions": four[:3]})
     assert [result["id"] for result in answers["results"]] == ["d0", "d1", "d2"]
 
