@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import io
 import json
@@ -309,12 +310,13 @@ class LambdaRuntime:
         ]
         where = {"logGroupName": function.log_group}
         try:
-            try:
-                logs.create_log_stream(**where, logStreamName=stream)
-            except logs.exceptions.ResourceNotFoundException:
-                logs.create_log_group(**where)
-                logs.create_log_stream(**where, logStreamName=stream)
+            if function.log_group == f"/aws/lambda/{function.name}":
+                with contextlib.suppress(logs.exceptions.ResourceAlreadyExistsException):
+                    logs.create_log_group(**where)
+            logs.create_log_stream(**where, logStreamName=stream)
             logs.put_log_events(**where, logStreamName=stream, logEvents=events)
+        except logs.exceptions.ResourceNotFoundException:
+            log.warning("%s has no log group %s to write to", function.name, function.log_group)
         except ClientError:
             log.exception("the log of %s could not be written", function.name)
 
