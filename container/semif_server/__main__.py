@@ -26,7 +26,8 @@ def main() -> int:
     if sys.argv[1:] not in ([], ["serve"]):
         print("usage: python -m semif_server [serve]   (settings: SEMIF_* variables)", file=sys.stderr)
         return EXIT_NOT_STARTED
-    signal.signal(signal.SIGTERM, _stop_while_starting)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _stop_while_starting)
     configure_logging()
     try:
         return _serve(load_settings())

@@ -62,6 +62,13 @@ def open_archive(model_dir: Path, gguf_path: Path | None) -> ModelArchive:
 
     Raises ArchiveError that names the file and the next step.
     """
+    try:
+        return _open(model_dir, gguf_path)
+    except OSError as error:
+        raise ArchiveError(f"{error.filename}: can't be read: {error.strerror}.") from None
+
+
+def _open(model_dir: Path, gguf_path: Path | None) -> ModelArchive:
     gguf = _discover(model_dir) if gguf_path is None else _explicit(gguf_path)
     shards = tuple(_shards_of(gguf))
     for shard in shards:

@@ -40,9 +40,10 @@ def assemble(settings: Settings, archive: ModelArchive, profile: Profile) -> Ass
     """Load the model and wire all parts. Raises ModelError when this model can't serve this profile."""
     model = llama.LlamaModel(archive.gguf, n_gpu_layers=settings.n_gpu_layers)
     vocabulary = model.vocabulary
-    source = model.chat_template()
-    template = ChatTemplate(source, bos_token=vocabulary.bos_text(), eos_token=vocabulary.eos_text())
-    encoder = PromptEncoder(vocabulary, template, source, profile)
+    template = ChatTemplate(
+        model.chat_template(), bos_token=vocabulary.bos_text(), eos_token=vocabulary.eos_text()
+    )
+    encoder = PromptEncoder(vocabulary, template, profile)
     context = model.new_context(max_tokens=settings.max_tokens, threads=settings.threads)
     preparer = Preparer(
         encoder,

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from semif_server.errors import ModelError
 from semif_server.profile import Profile
-from semif_server.prompt import UserMessage, to_json, user_message
+from semif_server.prompt import to_json, user_message
 from semif_server.template import ChatTemplate
 
 _PROBE_STATES: Final = ("probe", {"probe": [1]}, ["probe"], "é 漢字 🙂\n\t\\")
@@ -59,13 +59,11 @@ class PromptEncoder:
     Raises ModelError at construction when this model can't serve this profile.
     """
 
-    def __init__(
-        self, vocabulary: Vocabulary, template: ChatTemplate, template_source: str, profile: Profile
-    ) -> None:
+    def __init__(self, vocabulary: Vocabulary, template: ChatTemplate, profile: Profile) -> None:
         self._vocabulary = vocabulary
         self._profile = profile
         self._pieces = template.pieces(profile.system)
-        self._markers = _marker_pattern(vocabulary, template_source)
+        self._markers = _marker_pattern(vocabulary, template.source)
         self._before = self._encode_before()
         self._after = tuple(vocabulary.tokenize(self._pieces.after, parse_special=True))
         self._check_text_is_kept()
@@ -170,6 +168,3 @@ def _marker_pattern(vocabulary: Vocabulary, template_source: str) -> re.Pattern[
         return None
     # A look-ahead finds overlapping markers as well.
     return re.compile(f"(?={'|'.join(re.escape(marker) for marker in sorted(markers))})")
-
-
-__all__ = ["EncodedPrompt", "PromptEncoder", "UserMessage", "Vocabulary"]

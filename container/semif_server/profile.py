@@ -59,6 +59,8 @@ def load_profile(path: Path | None) -> Profile:
     source = path or DEFAULT_PROFILE_PATH
     try:
         return Profile.model_validate_json(source.read_bytes())
+    except OSError as error:
+        raise ProfileError(f"{source}: can't be read: {error.strerror}.") from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the document"

@@ -13,13 +13,14 @@ from semif_server.errors import SettingsError
 
 PREFIX: Final = "SEMIF_"
 _MAX_SHOWN_CHARS: Final = 80
+_CGROUP_CPU_MAX: Final = Path("/sys/fs/cgroup/cpu.max")
 
 
 def usable_cores() -> int:
     """CPU cores this process may use: its affinity, capped by the quota of its cgroup."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        quota, period = _CGROUP_CPU_MAX.read_text(encoding="ascii").split()
     except (OSError, ValueError):
         return cores
     return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))

@@ -51,6 +51,7 @@ class ChatTemplate:
         )
         environment.filters["tojson"] = _tojson
         environment.globals["raise_exception"] = _raise_exception
+        self.source = source
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
         try:
             self._template = environment.from_string(source)

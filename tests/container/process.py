@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 _CONTAINER = Path(__file__).parents[2] / "container"
+_RUN = "import sys; from semif_server.__main__ import main; sys.exit(main())"
 START_S = 60.0
 
 
@@ -34,15 +35,19 @@ def run_to_exit(*arguments: str, **settings: str) -> subprocess.CompletedProcess
 
 
 class ServerProcess:
-    """A running server on a free port of 127.0.0.1."""
+    """A running server on a free port of 127.0.0.1.
 
-    def __init__(self, output: Path, *arguments: str, **settings: str) -> None:
+    prelude: Python to run in its process before the server, to make a part of it misbehave.
+    """
+
+    def __init__(self, output: Path, *arguments: str, prelude: str = "", **settings: str) -> None:
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port: int = probe.getsockname()[1]
         self._output = output
+        how = ["-c", f"{prelude}\n{_RUN}"] if prelude else ["-m", "semif_server"]
         with output.open("wb") as file:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "semif_server", *arguments],
+                [sys.executable, *how, *arguments],
                 env=environment(SEMIF_PORT=str(self.port), **settings),
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -144,3 +144,14 @@ def test_a_manifest_must_list_every_file_of_the_model_once(tmp_path: Path) -> No
     put_manifest(tmp_path, *names, names[0])
     with pytest.raises(ArchiveError, match=r"listed twice"):
         open_archive(tmp_path, None)
+
+
+def test_a_directory_that_can_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(tmp_path, "model.gguf")
+
+    def refuse(path: Path, *_: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(ArchiveError, match=r"model\.gguf: can't be read: Permission denied"):
+        open_archive(tmp_path, None)

@@ -149,14 +149,20 @@ class FakeVocabulary:
     """One token per character, or per listed word; enough to be wrong in chosen ways."""
 
     def __init__(
-        self, *, bos_id: int | None = None, lossy: bool = False, words: tuple[str, ...] = ()
+        self,
+        *,
+        bos_id: int | None = None,
+        lossy: bool = False,
+        words: tuple[str, ...] = (),
+        blank_first: bool = False,
     ) -> None:
         self.bos_id = bos_id
         self._lossy = lossy
         self._words = words
+        self._blank_first = blank_first
 
     def tokenize(self, text: str, *, parse_special: bool) -> list[int]:
-        ids = []
+        ids = [ord(" ")] if self._blank_first and not parse_special else []
         while text:
             word = next((word for word in self._words if text.startswith(word)), text[0])
             ids.append(0x110000 + self._words.index(word) if word in self._words else ord(word))
@@ -176,7 +182,7 @@ SOURCE = "[{{ messages[0].content }}]({{ messages[1].content }})>"
 
 def encoder_of(serving: Serving, vocabulary: FakeVocabulary) -> PromptEncoder:
     template = ChatTemplate(SOURCE, bos_token="", eos_token="")
-    return PromptEncoder(vocabulary, template, SOURCE, serving.profile)
+    return PromptEncoder(vocabulary, template, serving.profile)
 
 
 def test_the_begin_token_comes_first_if_the_vocabulary_wants_it(hybrid: Serving) -> None:
@@ -184,6 +190,13 @@ def test_the_begin_token_comes_first_if_the_vocabulary_wants_it(hybrid: Serving)
     assert encoder.encode('"x"', "q", ("a", "b")).tokens[:2] == (7, ord("["))
     once = encoder_of(hybrid, FakeVocabulary(bos_id=ord("[")))
     assert once.encode('"x"', "q", ("a", "b")).tokens[:2] == (ord("["), ord(hybrid.profile.system[0]))
+
+
+def test_a_blank_that_the_vocabulary_puts_first_moves_no_cut(hybrid: Serving) -> None:
+    plain = encoder_of(hybrid, FakeVocabulary()).encode('"x"', "q", ("a", "b"))
+    blank = encoder_of(hybrid, FakeVocabulary(blank_first=True)).encode('"x"', "q", ("a", "b"))
+    assert (blank.state, blank.tail) == (plain.state, plain.tail)
+    assert len(blank.head) == len(plain.head) + 2  # before the system text and before the user message
 
 
 def test_a_tokenizer_that_changes_text_is_refused(hybrid: Serving) -> None:

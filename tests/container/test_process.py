@@ -109,6 +109,68 @@ def test_an_idle_server_stops_at_once_with_open_connections(start: Start, tiny_h
         assert server.wait(5) == 0
 
 
+BROKEN_DECODE = """
+from semif_server import llama
+decode = llama.LlamaContext.decode
+def failing(self, sequence, position, tokens, *, want_logits):
+    if want_logits or failing.broken:
+        failing.broken = True
+        raise llama.DecodeError(-3)
+    return decode(self, sequence, position, tokens, want_logits=want_logits)
+failing.broken = False
+llama.LlamaContext.decode = failing
+"""
+
+SLOW_DECODE = """
+import time
+from semif_server import llama, server
+server.DRAIN_S = 0.3
+decode = llama.LlamaContext.decode
+def slow(self, *arguments, want_logits):
+    if want_logits:
+        time.sleep(30)
+    return decode(self, *arguments, want_logits=want_logits)
+llama.LlamaContext.decode = slow
+"""
+
+
+def test_a_dead_engine_ends_the_process_with_an_error(start: Start, tiny_hybrid_gguf: Path) -> None:
+    server = start(prelude=BROKEN_DECODE, SEMIF_GGUF_PATH=str(tiny_hybrid_gguf))
+    status, body = server.post({"decision": PASSWORD_RESET})
+    assert (status, json.loads(body)["error"]["code"]) == (500, "internal_error")
+    assert server.wait(10) == 1
+    [died] = server.lines("the engine thread has ended")
+    assert (died["level"], died["error"]) == ("critical", "DecodeError")
+    assert server.lines("stopped")[0]["exit_code"] == 1
+    assert "Traceback" not in server.output()
+
+
+def test_what_can_not_finish_in_time_is_answered_before_the_end(start: Start, tiny_hybrid_gguf: Path) -> None:
+    server = start(prelude=SLOW_DECODE, SEMIF_GGUF_PATH=str(tiny_hybrid_gguf))
+    running = [in_background(lambda: server.post({"decision": PASSWORD_RESET})) for _ in range(2)]
+    wait_until_busy(server)
+    server.signal(signal.SIGTERM)
+    assert server.wait(15) == 0
+    for thread, answers in running:
+        thread.join(10)
+        [(status, body)] = answers
+        assert (status, json.loads(body)["error"]["code"]) == (503, "shutting_down")
+    assert "Traceback" not in server.output()
+
+
+def test_a_client_that_leaves_does_no_harm(hybrid_process: ServerProcess) -> None:
+    with socket.create_connection(("127.0.0.1", hybrid_process.port)) as connection:
+        connection.sendall(
+            b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 100\r\n\r\n{"
+        )
+    deadline_s = time.monotonic() + 10
+    while not any(line["code"] == "client_disconnected" for line in hybrid_process.lines("request")):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    assert hybrid_process.post({"decision": PASSWORD_RESET})[0] == 200
+
+
 def test_without_a_manifest_the_checksum_is_computed_and_said(
     hybrid_process: ServerProcess, tiny_hybrid_gguf: Path
 ) -> None:

@@ -132,13 +132,16 @@ def test_the_hash_is_that_of_the_rendered_prompt(smollm2: Serving, password_rese
 
 
 def test_cached_and_fresh_give_the_same_bits_on_the_real_model(
-    smollm2: Serving, long_result: dict[str, Any]
+    smollm2: Serving, password_reset: dict[str, Any], long_result: dict[str, Any]
 ) -> None:
     asked = [decision(id=str(index), state=TICKET, question=QUESTIONS[index]) for index in range(2)]
     shared = smollm2.decide({"decisions": asked})["results"]
     prefix = smollm2.prepare(asked[0]).plan.prefix_end
     assert [result["cached_tokens"] for result in shared] == [len(smollm2.assembly.encoder.head), prefix]
     assert without_clocks(shared[1]) == without_clocks(long_result)
+    # and what lay in the sequences before does not matter
+    again = smollm2.decide({"decision": PASSWORD_RESET})["result"]
+    assert without_clocks(again) == without_clocks(password_reset)
 
 
 @pytest.mark.parametrize("which", ["short", "long"])

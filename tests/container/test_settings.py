@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from semif_server import settings as settings_module
 from semif_server.errors import SettingsError
 from semif_server.settings import Settings, load_settings, usable_cores
 
@@ -111,3 +112,16 @@ def test_a_request_must_have_room_for_one_prompt(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("SEMIF_MAX_TOKENS", "9000")
     with pytest.raises(SettingsError, match=r"SEMIF_MAX_REQUEST_TOKENS=8192: .*SEMIF_MAX_TOKENS=9000"):
         load_settings()
+
+
+@pytest.mark.parametrize(
+    ("quota", "cores"), [("max 100000", 4), ("200000 100000", 2), ("50000 100000", 1), ("800000 100000", 4)]
+)
+def test_threads_follow_the_containers_cpu_limit(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quota: str, cores: int
+) -> None:
+    path = tmp_path / "cpu.max"
+    path.write_text(quota + "\n")
+    monkeypatch.setattr(settings_module, "_CGROUP_CPU_MAX", path)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
+    assert load_settings().threads == cores
