@@ -49,9 +49,13 @@ def _serve(settings: Settings) -> int:
     assembly = assemble(settings, archive, profile)
     engine = assembly.engine
     engine.start()
-    facts = describe(assembly, settings, archive, profile)
-    log_event(_log, "ready", **facts, start_s=round(time.perf_counter() - started_s, 3))
-    DrainingServer(assembly.app, engine).run(sockets=[listener])
+
+    def say_ready() -> None:
+        facts = describe(assembly, settings, archive, profile)
+        log_event(_log, "ready", **facts, start_s=round(time.perf_counter() - started_s, 3))
+
+    if not engine.has_failed:
+        DrainingServer(assembly.app, engine, say_ready).run(sockets=[listener])
 
     code = EXIT_ENGINE_STOPPED if engine.has_failed else 0
     engine.abort()

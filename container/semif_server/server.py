@@ -7,6 +7,7 @@ that were taken may finish for DRAIN_S, the rest are answered 503, and the proce
 import contextlib
 import socket
 import time
+from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
@@ -40,9 +41,12 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class DrainingServer(uvicorn.Server):
-    """Serves until a signal or until the engine's thread has ended."""
+    """Serves until a signal or until the engine's thread has ended.
 
-    def __init__(self, app: ASGIApp, engine: Engine) -> None:
+    on_listening is called once, when the first connection would be accepted.
+    """
+
+    def __init__(self, app: ASGIApp, engine: Engine, on_listening: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -55,7 +59,13 @@ class DrainingServer(uvicorn.Server):
             )
         )
         self._engine = engine
+        self._on_listening = on_listening
         self._drain_until_s: float | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        self._on_listening()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """SIGTERM, SIGINT: begin to drain. uvicorn would stop listening and then raise the signal again."""

@@ -1,5 +1,7 @@
 """Files that are no usable model: a clear message and a non-zero exit, whatever is wrong with them."""
 
+import functools
+import hashlib
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 
 from semif_server.errors import StartError
 from tests.container.process import run_to_exit
-from tests.container.serving import Serving
+from tests.container.serving import PASSWORD_RESET, Serving
 from tools.make_tiny_hybrid import ARCHITECTURE, write_tiny_hybrid
 
 
@@ -87,6 +89,30 @@ def test_a_process_with_a_damaged_file_says_so_and_exits(tiny_hybrid_gguf: Path,
     assert ended.returncode == 2
     assert ended.stderr.startswith(f"semif_server: llama.cpp can't load {path}: ")
     assert "Traceback" not in ended.stdout + ended.stderr
+
+
+def test_a_split_model_is_served_like_the_whole_one(
+    hybrid: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "tools.make_tiny_hybrid.GGUFWriter", functools.partial(gguf.GGUFWriter, split_max_tensors=20)
+    )
+    write_tiny_hybrid(tmp_path / "split.gguf")
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == [f"split-{index:05d}-of-00003.gguf" for index in (1, 2, 3)]
+    first = tmp_path / names[0]
+    split = Serving(first)
+    try:
+        result = split.decide({"decision": PASSWORD_RESET})["result"]
+    finally:
+        split.close()
+    assert len(split.archive.shards) == 3
+    sha256 = hashlib.sha256(first.read_bytes()).hexdigest()
+    assert result["model"]["gguf"] == {"file": names[0], "sha256": sha256}
+    whole = hybrid.decide({"decision": PASSWORD_RESET})["result"]
+    assert result["option_logits"] == whole["option_logits"]
+    (tmp_path / names[2]).unlink()
+    assert f"{names[2]} is missing" in refused(first)
 
 
 def test_a_gpu_that_is_not_there_refuses_the_start(tiny_hybrid_gguf: Path) -> None:
