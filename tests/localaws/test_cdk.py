@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ class Assembly:
                 self._artifacts(stage, "artifacts", account)
         else:
             artifacts, bucket = self._artifacts(app, "shop-artifacts", "main")
-            self._thing(app, bucket, value).add_dependency(artifacts)
+            self._thing(app, bucket, value).add_stack_dependency(artifacts)
         return app.synth().directory
 
     @staticmethod
@@ -211,23 +212,24 @@ def test_the_life_of_two_stacks(bootstrapped: LocalAws, assembly: Assembly) -> N
 
 
 def test_accounts_are_apart(aws: LocalAws, assembly: Assembly, tmp_path: Path) -> None:
+    """One deployment into two accounts at once, through each account's deploy role."""
     accounts = ("111111111111", "222222222222")
-    for account in accounts:
-        made = aws.run_cdk(
-            "bootstrap", f"aws://{account}/us-east-1", cwd=tmp_path, environment=aws.credentials(account)
-        )
-        assert made.returncode == 0, made.output
-    directory = assembly(accounts=accounts)
-    for account in accounts:
-        result = aws.run_cdk(
-            *("deploy", "--app", directory, f"in-{account}/*", "--require-approval", "never"),
-            environment=aws.credentials(account),
-        )
-        assert result.returncode == 0, result.output
-    for account in accounts:
+
+    def bootstrap(account: str) -> CdkResult:
+        environment = aws.credentials(account)
+        return aws.run_cdk("bootstrap", f"aws://{account}/us-east-1", cwd=tmp_path, environment=environment)
+
+    with ThreadPoolExecutor() as pool:
+        for made in pool.map(bootstrap, accounts):
+            assert made.returncode == 0, made.output
+    result = aws.run_cdk(
+        *("deploy", "--app", assembly(accounts=accounts), "*/*", "--concurrency", "2"),
+        *("--require-approval", "never"),
+    )
+    assert result.returncode == 0, result.output
+    for account, other in (accounts, accounts[::-1]):
         mine = aws.client("cloudformation", account=account)
         stacks = {stack["StackName"] for stack in mine.describe_stacks()["Stacks"]}
         assert stacks == {"CDKToolkit", f"in-{account}-artifacts"}
-        other = next(item for item in accounts if item != account)
         assert parameter(aws, f"/{account}/bucket", account)
         assert parameter(aws, f"/{other}/bucket", account) is None
