@@ -9,12 +9,18 @@ from pathlib import Path
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.container.process import ServerProcess
 from tests.container.serving import Serving
 from tools.make_tiny_hybrid import write_tiny_hybrid
 
 SMOLLM2_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+# Other processes may hold the cores: how long an example takes says nothing.
+settings.register_profile(
+    "container", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("container")
 _ROOT = Path(__file__).parents[2]
 
 
