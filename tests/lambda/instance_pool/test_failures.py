@@ -22,8 +22,8 @@ REASONS = [
         Cause.HEALTH_CHECK,
     ),
     (
-        "CannotStartContainerError. Please ensure the model container for variant AllTraffic starts correctly "
-        "when invoked with 'docker run <image> serve'.",
+        "CannotStartContainerError. Please ensure the model container for variant AllTraffic starts "
+        "correctly when invoked with 'docker run <image> serve'.",
         Cause.CONTAINER_START,
     ),
     ("Failed to download model data for container container_1 of variant AllTraffic.", Cause.MODEL_DOWNLOAD),

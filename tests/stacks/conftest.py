@@ -1,0 +1,61 @@
+"""Synthesizes the app once for the tests that look at its templates."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# jsii starts the node of this environment; the built-in validator takes seconds and has its own test.
+os.environ.setdefault("JSII_NODE", str(Path(sys.executable).parent / "node"))
+os.environ["CDK_VALIDATION"] = "false"
+
+ENVIRONMENT: dict[str, Any] = {
+    "name": "dev",
+    "region": "eu-central-1",
+    "tags": {"team": "decisions"},
+    "model": {"file": "Model-Q4_K_M.gguf", "sha256": "ab" * 32},
+    "endpoints": {"decisions": {"pool": ["ml.g6e.xlarge", "ml.c6i.2xlarge"]}},
+}
+
+Templates = dict[str, dict[str, Any]]
+Synthesize = Callable[..., Templates]
+
+
+def _synthesize(*environments: dict[str, Any]) -> Templates:
+    import aws_cdk as cdk  # noqa: PLC0415 - after JSII_NODE is set
+
+    from stacks.settings import parse_environments  # noqa: PLC0415
+    from stacks.stage import EnvironmentStage  # noqa: PLC0415
+
+    context = json.loads((Path(__file__).parents[2] / "cdk.json").read_text())["context"]
+    app = cdk.App(context={key: value for key, value in context.items() if key != "environments"})
+    for settings in parse_environments(list(environments), {}):
+        EnvironmentStage(app, settings)
+    assembly = app.synth()
+    return {
+        artifact.stack_name: artifact.template
+        for nested in assembly.nested_assemblies
+        for artifact in nested.nested_assembly.stacks
+    }
+
+
+@pytest.fixture(scope="session")
+def environment() -> dict[str, Any]:
+    """A valid environment to start from."""
+    return ENVIRONMENT
+
+
+@pytest.fixture(scope="session")
+def synthesize() -> Synthesize:
+    """Templates by stack name, of the environments given."""
+    return _synthesize
+
+
+@pytest.fixture(scope="session")
+def templates() -> Templates:
+    """Templates of ENVIRONMENT."""
+    return _synthesize(ENVIRONMENT)

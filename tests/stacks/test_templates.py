@@ -1,0 +1,358 @@
+"""The templates: names that must not move, data, rights, and the joints to the code."""
+
+import json
+import re
+import shlex
+from typing import Any
+
+import pytest
+
+from instance_pool.properties import configuration_prefix, parse_pool
+from semif_server.settings import Settings
+
+ARTIFACTS, DECISIONS = "semif-dev-artifacts", "semif-dev-decisions"
+EXPORT = "semif-dev-artifacts:ExportsOutputRef"
+ENDPOINT_ARN = "arn:aws:sagemaker:eu-central-1:ACCOUNT:endpoint/semif-dev-decisions"
+CONFIGURATION_ARN = "arn:aws:sagemaker:eu-central-1:ACCOUNT:endpoint-config/semif-dev-decisions-*"
+PSEUDO = {"AWS::AccountId": "ACCOUNT", "AWS::Partition": "aws", "AWS::URLSuffix": "SUFFIX"}
+
+Templates = dict[str, dict[str, Any]]
+
+
+def flat(value: Any) -> Any:
+    """A value of a template as text: references become words, joins are joined."""
+    if isinstance(value, list):
+        return [flat(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    match value:
+        case {"Fn::Join": [separator, parts]}:
+            text = separator.join(str(flat(part)) for part in parts)
+        case {"Ref": name}:
+            text = PSEUDO.get(name, f"<{name}>")
+        case {"Fn::GetAtt": names}:
+            text = f"<{'.'.join(names)}>"
+        case {"Fn::ImportValue": name}:
+            text = f"<{name}>"
+        case _:
+            return {key: flat(item) for key, item in value.items()}
+    return text
+
+
+def of_type(template: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+    return {key: item for key, item in template["Resources"].items() if item["Type"] == kind}
+
+
+def the_only(template: dict[str, Any], kind: str) -> dict[str, Any]:
+    (resource,) = of_type(template, kind).values()
+    return resource
+
+
+def statements(template: dict[str, Any], role_path: str) -> list[dict[str, Any]]:
+    """Policy statements of the role whose logical id begins with `role_path`."""
+    return [
+        flat(statement)
+        for key, policy in of_type(template, "AWS::IAM::Policy").items()
+        if key.startswith(f"{role_path}DefaultPolicy")
+        for statement in policy["Properties"]["PolicyDocument"]["Statement"]
+    ]
+
+
+def rights(template: dict[str, Any], role_path: str) -> dict[tuple[str, ...], Any]:
+    """Resources by actions; the log group's own is told apart by its reference."""
+    found = {}
+    for statement in statements(template, role_path):
+        assert statement["Effect"] == "Allow"
+        actions = statement["Action"]
+        found[tuple([actions] if isinstance(actions, str) else actions)] = statement["Resource"]
+    return found
+
+
+def test_stack_names_and_retained_resources_stay(templates: Templates) -> None:
+    assert set(templates) == {ARTIFACTS, DECISIONS}
+    retained = {
+        (stack, key, item["Type"])
+        for stack, template in templates.items()
+        for key, item in template["Resources"].items()
+        if item.get("DeletionPolicy") == "Retain"
+    }
+    assert retained == {
+        (ARTIFACTS, "ModelBucket", "AWS::S3::Bucket"),
+        (ARTIFACTS, "ImageRepository", "AWS::ECR::Repository"),
+    }
+    for _, key, _ in retained:
+        assert templates[ARTIFACTS]["Resources"][key]["UpdateReplacePolicy"] == "Retain"
+
+
+def test_exports_stay(templates: Templates) -> None:
+    exports = {
+        output["Export"]["Name"]: flat(output["Value"])
+        for output in templates[ARTIFACTS]["Outputs"].values()
+        if "Export" in output
+    }
+    assert exports == {
+        f"{EXPORT}ModelBucketB9306378": "<ModelBucket>",
+        f"{EXPORT}ImageRepository55BF8BF8": "<ImageRepository>",
+    }
+
+
+def test_the_bucket_is_closed_and_versioned(templates: Templates) -> None:
+    template = templates[ARTIFACTS]
+    properties = the_only(template, "AWS::S3::Bucket")["Properties"]
+    assert set(properties["PublicAccessBlockConfiguration"].values()) == {True}
+    assert len(properties["PublicAccessBlockConfiguration"]) == 4
+    assert properties["VersioningConfiguration"] == {"Status": "Enabled"}
+    encryption = properties["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+    assert encryption == [{"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]
+    (lifecycle,) = properties["LifecycleConfiguration"]["Rules"]
+    assert lifecycle == {"AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7}, "Status": "Enabled"}
+    assert "BucketName" not in properties
+    (statement,) = the_only(template, "AWS::S3::BucketPolicy")["Properties"]["PolicyDocument"]["Statement"]
+    assert statement["Effect"] == "Deny"
+    assert statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def test_the_repository_lets_sagemaker_pull(templates: Templates) -> None:
+    properties = the_only(templates[ARTIFACTS], "AWS::ECR::Repository")["Properties"]
+    assert properties["ImageTagMutability"] == "IMMUTABLE"
+    assert properties["ImageScanningConfiguration"] == {"ScanOnPush": True}
+    assert "RepositoryName" not in properties
+    (statement,) = properties["RepositoryPolicyText"]["Statement"]
+    assert statement["Principal"] == {"Service": "sagemaker.amazonaws.com"}
+    assert statement["Action"] == [
+        "ecr:BatchCheckLayerAvailability",
+        "ecr:BatchGetImage",
+        "ecr:GetDownloadUrlForLayer",
+    ]
+
+
+def test_the_model(templates: Templates) -> None:
+    properties = flat(the_only(templates[DECISIONS], "AWS::SageMaker::Model")["Properties"])
+    assert "ModelName" not in properties
+    assert properties["EnableNetworkIsolation"] is True
+    assert properties["Tags"] == [{"Key": "team", "Value": "decisions"}]
+    container = properties["PrimaryContainer"]
+    assert container["ModelDataSource"]["S3DataSource"] == {
+        "CompressionType": "None",
+        "S3DataType": "S3Prefix",
+        "S3Uri": f"s3://<{EXPORT}ModelBucketB9306378>/models/{'ab' * 32}/",
+    }
+    assert re.fullmatch(
+        rf"ACCOUNT\.dkr\.ecr\.eu-central-1\.SUFFIX/<{EXPORT}ImageRepository55BF8BF8>:cpu-[0-9a-f]{{16}}",
+        container["Image"],
+    )
+
+
+def test_every_variable_is_a_setting_of_the_server(
+    templates: Templates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = the_only(templates[DECISIONS], "AWS::SageMaker::Model")
+    variables = model["Properties"]["PrimaryContainer"]["Environment"]
+    assert set(variables) <= set(Settings.names())
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    settings = Settings()
+    assert str(settings.gguf_path) == "/opt/ml/model/Model-Q4_K_M.gguf"
+    assert (settings.max_tokens, settings.max_request_tokens) == (4096, 8192)
+    assert (settings.n_gpu_layers, settings.max_shared_decisions, settings.max_body_bytes) == (0, 64, 262_144)
+    assert not {"SEMIF_HOST", "SEMIF_PORT", "SEMIF_THREADS"} & set(variables)
+
+
+def test_the_custom_resources_properties_parse_as_strings(templates: Templates) -> None:
+    resource = the_only(templates[DECISIONS], "Custom::InstancePoolEndpoint")
+    pool = parse_pool(flat(resource["Properties"]))
+    assert pool.endpoint_name == "semif-dev-decisions"
+    assert pool.instance_types == ("ml.g6e.xlarge", "ml.c6i.2xlarge")
+    assert pool.tags == (("team", "decisions"),)
+    assert (pool.variant_name, pool.initial_instance_count) == ("AllTraffic", 1)
+    assert (pool.model_data_download_timeout_s, pool.container_startup_timeout_s) == (900, 600)
+    assert pool.inference_ami_version is None
+    assert CONFIGURATION_ARN.endswith(f"/{configuration_prefix(pool.endpoint_name)}*")
+
+
+def test_the_endpoint_goes_before_its_role_and_the_walk(templates: Templates) -> None:
+    resource = the_only(templates[DECISIONS], "Custom::InstancePoolEndpoint")
+    waits_for = " ".join(resource["DependsOn"])
+    for part in (
+        "ExecutionRoleDefaultPolicy",
+        "ExecutionRole",
+        "IsCompleteRoleDefaultPolicy",
+        "waiterstatemachine",
+    ):
+        assert part in waits_for
+    assert "ExecutionRoleDefaultPolicy" in " ".join(
+        the_only(templates[DECISIONS], "AWS::SageMaker::Model")["DependsOn"]
+    )
+
+
+def test_the_waiter_polls_each_15_s_for_55_minutes(templates: Templates) -> None:
+    machine = the_only(templates[DECISIONS], "AWS::StepFunctions::StateMachine")
+    definition = json.loads(flat(machine["Properties"]["DefinitionString"]))
+    (retry,) = definition["States"]["framework-isComplete-task"]["Retry"]
+    assert (retry["IntervalSeconds"], retry["MaxAttempts"], retry["BackoffRate"]) == (15, 220, 1)
+
+
+LOGS = ("logs:CreateLogStream", "logs:PutLogEvents")
+
+
+def test_rights_of_the_execution_role(templates: Templates) -> None:
+    template = templates[DECISIONS]
+    (role,) = (r for k, r in of_type(template, "AWS::IAM::Role").items() if k.startswith("ExecutionRole"))
+    (trust,) = flat(role["Properties"]["AssumeRolePolicyDocument"]["Statement"])
+    assert trust["Principal"] == {"Service": "sagemaker.amazonaws.com"}
+    assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": "ACCOUNT"}}
+    assert "ManagedPolicyArns" not in role["Properties"]
+    bucket = f"arn:aws:s3:::<{EXPORT}ModelBucketB9306378>"
+    repository = f"arn:aws:ecr:eu-central-1:ACCOUNT:repository/<{EXPORT}ImageRepository55BF8BF8>"
+    assert rights(template, "ExecutionRole") == {
+        ("s3:GetObject",): f"{bucket}/models/*",
+        ("s3:ListBucket",): bucket,
+        ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"): repository,
+        ("ecr:GetAuthorizationToken",): "*",
+        ("cloudwatch:PutMetricData",): "*",
+        (
+            "logs:CreateLogGroup",
+            "logs:CreateLogStream",
+            "logs:DescribeLogStreams",
+            "logs:PutLogEvents",
+        ): "arn:aws:logs:eu-central-1:ACCOUNT:log-group:/aws/sagemaker/Endpoints/*",
+    }
+    conditions = [s["Condition"] for s in statements(template, "ExecutionRole") if "Condition" in s]
+    assert conditions == [
+        {"StringLike": {"s3:prefix": ["models/*"]}},
+        {"StringEquals": {"cloudwatch:namespace": "/aws/sagemaker/Endpoints"}},
+    ]
+
+
+def test_rights_of_the_functions(templates: Templates) -> None:
+    template = templates[DECISIONS]
+    found = rights(template, "DecisionsInstancePoolIsCompleteRole")
+    log_group = found.pop(LOGS)
+    assert re.fullmatch(r"<DecisionsInstancePoolLogs\w+\.Arn>", log_group)
+    assert found == {
+        ("sagemaker:DeleteEndpoint", "sagemaker:DescribeEndpoint"): ENDPOINT_ARN,
+        ("sagemaker:CreateEndpoint", "sagemaker:UpdateEndpoint"): [CONFIGURATION_ARN, ENDPOINT_ARN],
+        ("sagemaker:AddTags", "sagemaker:ListTags"): [CONFIGURATION_ARN, ENDPOINT_ARN],
+        (
+            "sagemaker:CreateEndpointConfig",
+            "sagemaker:DeleteEndpointConfig",
+            "sagemaker:DescribeEndpointConfig",
+        ): CONFIGURATION_ARN,
+        ("sagemaker:ListEndpointConfigs",): "*",
+    }
+    assert rights(template, "DecisionsInstancePoolOnEventRole") == {LOGS: log_group}
+
+
+def test_no_role_has_more_than_these(templates: Templates) -> None:
+    for template in templates.values():
+        for role in of_type(template, "AWS::IAM::Role").values():
+            assert "ManagedPolicyArns" not in role["Properties"]
+            assert "Policies" not in role["Properties"]
+        broad = {
+            action
+            for key in of_type(template, "AWS::IAM::Policy")
+            for statement in statements(template, key.split("DefaultPolicy")[0])
+            if statement["Resource"] == "*"
+            for action in (
+                [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]
+            )
+        }
+        assert broad <= {
+            "cloudwatch:PutMetricData",
+            "ecr:GetAuthorizationToken",
+            "sagemaker:ListEndpointConfigs",
+        }
+        assert not any("*" in action for action in broad)
+
+
+def test_outputs_and_parameters(templates: Templates) -> None:
+    expected = {
+        ARTIFACTS: ["BucketName", "ImageUri", "ModelUri", "RepositoryUri"],
+        DECISIONS: [
+            *("Attempts", "EndpointArn", "EndpointName", "ExampleCommand"),
+            *("InstanceType", "LogGroup", "ModelSha256", "Region"),
+        ],
+    }
+    for stack, names in expected.items():
+        template = templates[stack]
+        outputs = {
+            key: flat(item["Value"]) for key, item in template["Outputs"].items() if "Export" not in item
+        }
+        assert sorted(outputs) == names
+        parameters = {
+            item["Properties"]["Name"]: flat(item["Properties"]["Value"])
+            for item in of_type(template, "AWS::SSM::Parameter").values()
+        }
+        path = stack.replace("semif-dev-", "/semif/dev/")
+        assert parameters == {
+            f"{path}/{re.sub('(?<!^)(?=[A-Z])', '-', name).lower()}": value for name, value in outputs.items()
+        }
+    assert "/semif/dev/decisions/model-sha256" in parameters
+
+
+def test_the_example_command_survives_bash(templates: Templates) -> None:
+    words = shlex.split(templates[DECISIONS]["Outputs"]["ExampleCommand"]["Value"])
+    assert words[:3] == ["aws", "sagemaker-runtime", "invoke-endpoint"]
+    given = dict(zip(words[3:-1:2], words[4:-1:2], strict=True))
+    assert given["--region"] == "eu-central-1"
+    assert given["--endpoint-name"] == "semif-dev-decisions"
+    decision = json.loads(given["--body"])["decision"]
+    assert "'" in decision["state"]
+    assert [option["id"] for option in decision["options"]] == ["account_access", "billing"]
+
+
+def test_names_fit(synthesize: Any, environment: dict[str, Any]) -> None:
+    long = environment | {"name": "a23456789-123456"}
+    for stack, template in synthesize(long).items():
+        assert len(stack) <= 63
+        for resource in of_type(template, "Custom::InstancePoolEndpoint").values():
+            assert len(parse_pool(flat(resource["Properties"])).configuration_name(99)) <= 63
+
+
+@pytest.mark.parametrize(
+    ("region", "partition"),
+    [("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov"), ("ap-southeast-3", "aws")],
+)
+def test_partitions(synthesize: Any, environment: dict[str, Any], region: str, partition: str) -> None:
+    templates = synthesize(environment | {"region": region, "account": "111122223333"})
+    text = json.dumps([flat(template) for template in templates.values()])
+    arns = set(re.findall(r"arn:(aws[a-z-]*):", text))
+    assert arns <= {partition, "aws"}
+    # Where the partition is not literal it is CloudFormation's own, which `flat` writes as aws.
+    if partition != "aws":
+        assert "arn:aws:" not in json.dumps(list(templates.values()))
+
+
+def test_a_given_image_is_what_may_be_pulled(synthesize: Any, environment: dict[str, Any]) -> None:
+    uri = "999988887777.dkr.ecr.eu-central-1.amazonaws.com/team/image:1"
+    decisions = environment["endpoints"]["decisions"] | {
+        "image": {"uri": uri},
+        "inference_ami_version": "al2023-ami-sagemaker-inference-gpu-4-1",
+        "threads": 7,
+    }
+    template = synthesize(environment | {"endpoints": {"decisions": decisions}})[DECISIONS]
+    container = the_only(template, "AWS::SageMaker::Model")["Properties"]["PrimaryContainer"]
+    assert container["Image"] == uri
+    assert container["Environment"]["SEMIF_THREADS"] == "7"
+    arn = "arn:aws:ecr:eu-central-1:999988887777:repository/team/image"
+    assert arn in rights(template, "ExecutionRole").values()
+    pool = parse_pool(flat(the_only(template, "Custom::InstancePoolEndpoint")["Properties"]))
+    assert pool.inference_ami_version == "al2023-ami-sagemaker-inference-gpu-4-1"
+
+
+def test_invoke_is_granted_on_one_endpoint(environment: dict[str, Any]) -> None:
+    import aws_cdk as cdk  # noqa: PLC0415 - jsii starts a node process
+    from aws_cdk import assertions  # noqa: PLC0415
+    from aws_cdk import aws_iam as iam  # noqa: PLC0415
+
+    from stacks.settings import parse_environments  # noqa: PLC0415
+    from stacks.stage import EnvironmentStage  # noqa: PLC0415
+
+    stage = EnvironmentStage(cdk.App(), parse_environments([environment], {})[0])
+    stack = stage.decisions
+    caller = iam.Role(stack, "Caller", assumed_by=iam.AccountRootPrincipal())
+    stack.endpoint.grant_invoke(caller)
+    template = dict(assertions.Template.from_stack(stack).to_json())
+    (statement,) = statements(template, "Caller")
+    assert statement["Action"] == "sagemaker:InvokeEndpoint"
+    assert statement["Resource"].endswith(":endpoint/semif-dev-decisions")
