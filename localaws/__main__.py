@@ -19,7 +19,12 @@ def main() -> None:
     parser.add_argument("--region", default="us-east-1", help="region of the printed environment")
     parser.add_argument("--ready-s", type=float, default=2.0, help="seconds until an endpoint finds capacity")
     parser.add_argument("--poll-s", type=float, default=1.0, help="longest wait between retries of a waiter")
-    parser.add_argument("--node-modules", type=Path, help="where functions on node find the AWS SDK")
+    parser.add_argument(
+        "--node-modules",
+        type=Path,
+        default=Path(__file__).parents[1] / "node_modules",
+        help="where functions on node find the AWS SDK",
+    )
     parser.add_argument("--verbose", action="store_true", help="log every function that runs")
     arguments = parser.parse_args()
 
@@ -28,9 +33,13 @@ def main() -> None:
     from localaws import server as web  # noqa: PLC0415 - importing moto takes seconds; usage errors need none
 
     web.log_to_stderr(logging.INFO if arguments.verbose else logging.WARNING)
-    settings = web.Settings(arguments.port, arguments.region, arguments.ready_s, arguments.poll_s)
-    if arguments.node_modules is not None:
-        settings = web.Settings(*vars(settings).values())
+    settings = web.Settings(
+        port=arguments.port,
+        region=arguments.region,
+        ready_s=arguments.ready_s,
+        poll_s=arguments.poll_s,
+        node_modules=arguments.node_modules.resolve(),
+    )
     server, app = web.listen(settings)
 
     def stop(signum: int, frame: object) -> None:

@@ -38,15 +38,17 @@ _INVOKE_ENDPOINT = re.compile(r"/endpoints/([^/]+)/invocations")
 
 @dataclass(frozen=True)
 class Settings:
-    """How the local AWS runs. `ready_s`: how long an endpoint takes to find capacity; `poll_s`: longest wait
-    between two retries of a state machine.
+    """How the local AWS runs.
+
+    `ready_s` is how long an endpoint takes to find capacity, `poll_s` the longest wait between two retries of
+    a state machine, `node_modules` where functions on node find the AWS SDK.
     """
 
-    port: int = 4600
-    region: str = "us-east-1"
-    ready_s: float = 2.0
-    poll_s: float = 1.0
-    node_modules: Path = Path(__file__).parents[1] / "node_modules"
+    port: int
+    region: str
+    ready_s: float
+    poll_s: float
+    node_modules: Path
 
     @property
     def url(self) -> str:

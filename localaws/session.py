@@ -67,6 +67,7 @@ class LocalAws:
         self.region = region
         self._ready_s, self._poll_s, self._log = ready_s, poll_s, log
         self.port = 0
+        self._clients: dict[tuple[str, str, str | None], Any] = {}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -88,6 +89,7 @@ class LocalAws:
 
     def __enter__(self) -> LocalAws:
         self.port = _free_port()
+        self._clients.clear()
         command = [sys.executable, "-m", "localaws", "--port", str(self.port), "--region", self.region]
         command += ["--ready-s", str(self._ready_s), "--poll-s", str(self._poll_s)]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
@@ -120,11 +122,20 @@ class LocalAws:
             process.wait()
 
     def client(self, service: str, *, region: str | None = None, account: str | None = None) -> Any:
-        """Return a boto3 client, in the default account (123456789012) or in another one."""
+        """Return a boto3 client, in the default account (123456789012) or in another one.
+
+        A client is made once: botocore takes long to load its models.
+        """
+        key = (service, region or self.region, account)
+        if key not in self._clients:
+            self._clients[key] = self._make_client(*key)
+        return self._clients[key]
+
+    def _make_client(self, service: str, region: str, account: str | None) -> Any:
         keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
         if account is not None:
             keys = {name.lower(): value for name, value in self.credentials(account).items()}
-        make: Any = boto3.Session(region_name=region or self.region).client
+        make: Any = boto3.Session(region_name=region).client
         config = Config(connect_timeout=5, retries={"total_max_attempts": 1})
         return make(service, endpoint_url=self.url, config=config, **keys)
 

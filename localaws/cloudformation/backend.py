@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Set
 
 from localaws.clients import Clients
 from localaws.cloudformation import views
@@ -186,6 +186,28 @@ class CloudFormationBackend(Queries):
             operation, retain = self._operation(region, stack), params.get("RetainResources", [])
             self._start(stack, "DELETE_IN_PROGRESS", lambda: operation.delete(retain))
         return {}
+
+    def rollback_stack(self, scope: Scope, params: Params) -> Answer:
+        """Start to roll back a stack that failed without rollback."""
+        return self._roll_back(scope, params, {"CREATE_FAILED", "UPDATE_FAILED"})
+
+    def continue_update_rollback(self, scope: Scope, params: Params) -> Answer:
+        """Start again a rollback that failed, without the resources to skip."""
+        self._roll_back(scope, params, {"UPDATE_ROLLBACK_FAILED"})
+        return {}
+
+    def _roll_back(self, scope: Scope, params: Params, statuses: Set[str]) -> Answer:
+        region = self._region(scope)
+        with region.lock:
+            stack = region.get(params["StackName"])
+            if stack.status not in statuses:
+                raise validation_error(
+                    f"Stack:{stack.stack_id} is in {stack.status} state and can not be rolled back."
+                )
+            operation, skip = self._operation(region, stack), params.get("ResourcesToSkip", [])
+            verb = "ROLLBACK" if stack.stable is None else "UPDATE_ROLLBACK"
+            self._start(stack, f"{verb}_IN_PROGRESS", lambda: operation.roll_back(skip=skip))
+        return {"StackId": stack.stack_id, "OperationId": stack.operation_id}
 
     def update_termination_protection(self, scope: Scope, params: Params) -> Answer:
         """Protect a stack from deletion, or stop to."""

@@ -12,7 +12,7 @@ from localaws.cloudformation.evaluation import Surroundings, evaluation_of
 from localaws.cloudformation.graph import creation_order, dependencies
 from localaws.cloudformation.intrinsics import Evaluation
 from localaws.cloudformation.resources.base import Created, ResourceError, ResourceType
-from localaws.cloudformation.stack import Output, Resource, Stack, Target, now
+from localaws.cloudformation.stack import Output, Resource, Stable, Stack, Target, now
 from localaws.cloudformation.steps import OperationError, Steps
 from localaws.cloudformation.template import Document, TemplateError
 
@@ -33,20 +33,25 @@ class Operation(Steps):
         stack = self.stack
         creating = stack.target is None
         verb = "CREATE" if creating else "UPDATE"
-        before, imports_before = dict(stack.resources), stack.imports
+        stable = stack.stable or Stable(dict(stack.resources), stack.imports)
         try:
             outputs = self._converge(target)
         except OperationError as error:
             reason = str(error)
-            if disable_rollback:
-                stack.target = stack.target or target
-                stack.set_status(f"{verb}_FAILED", reason)
-            elif creating:
+            if creating:
                 stack.target = target
-                self._roll_back_creation(reason)
             else:
-                self._roll_back_update(before, imports_before, reason)
+                stack.stable = stable
+            if disable_rollback:
+                stack.leftover = self._cleanup
+                stack.set_status(f"{verb}_FAILED", reason)
+            else:
+                stack.operation_id = str(uuid.uuid4())
+                back = "ROLLBACK_IN_PROGRESS" if creating else "UPDATE_ROLLBACK_IN_PROGRESS"
+                stack.set_status(back, reason)
+                self.roll_back()
             return
+        stack.stable, stack.leftover = None, []
         stack.target, stack.outputs, stack.imports = target, outputs, frozenset(self._imported)
         if creating:
             stack.set_status("CREATE_COMPLETE")
@@ -58,6 +63,13 @@ class Operation(Steps):
             f"The following resource(s) failed to delete: [{', '.join(undeleted)}]. " if undeleted else None
         )
         stack.set_status("UPDATE_COMPLETE", left)
+
+    def roll_back(self, skip: Iterable[str] = ()) -> None:
+        """Undo a failed creation or update; the ids in `skip` are taken as rolled back. Never raises."""
+        if self.stack.stable is None:
+            self._roll_back_creation()
+        else:
+            self._roll_back_update(self.stack.stable, frozenset(skip))
 
     def delete(self, retain: Iterable[str] = ()) -> None:
         """Delete every resource, in reverse order; a failure leaves DELETE_FAILED. Never raises."""
@@ -174,10 +186,8 @@ class Operation(Steps):
 
     # -- back ------------------------------------------------------------------------------------------------
 
-    def _roll_back_creation(self, reason: str) -> None:
+    def _roll_back_creation(self) -> None:
         stack = self.stack
-        stack.operation_id = str(uuid.uuid4())
-        stack.set_status("ROLLBACK_IN_PROGRESS", reason)
         failed = self._delete_all(stack.resources.values(), rollback=True)
         stack.imports = frozenset()
         if failed:
@@ -187,25 +197,24 @@ class Operation(Steps):
         else:
             stack.set_status("ROLLBACK_COMPLETE")
 
-    def _roll_back_update(self, before: Mapping[str, Resource], imports: frozenset[str], reason: str) -> None:
-        stack = self.stack
-        stack.operation_id = str(uuid.uuid4())
-        stack.set_status("UPDATE_ROLLBACK_IN_PROGRESS", reason)
-        forward, self._cleanup = self._cleanup, []
-        kept = {(resource.type, resource.physical_id) for resource in before.values()}
-        self._cleanup = [
-            resource for resource in forward if (resource.type, resource.physical_id) not in kept
-        ]
+    def _roll_back_update(self, stable: Stable, skip: frozenset[str]) -> None:
+        stack, before = self.stack, stable.resources
+        kept = {(item.type, item.physical_id) for item in before.values()}
+        self._cleanup = [item for item in self._cleanup if (item.type, item.physical_id) not in kept]
         for logical_id in creation_order({name: item.needs & before.keys() for name, item in before.items()}):
+            if logical_id in skip:
+                self._keep(before[logical_id], _as_created(before[logical_id]), "UPDATE_COMPLETE")
+                continue
             try:
                 self._restore(before[logical_id])
             except OperationError as error:
+                stack.leftover = self._cleanup
                 stack.set_status("UPDATE_ROLLBACK_FAILED", str(error))
                 return
         new = [stack.resources[name] for name in stack.resources.keys() - before.keys()]
         stack.set_status("UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS")
         self._clean_up(new, rollback=True)
-        stack.imports = imports
+        stack.imports, stack.stable, stack.leftover = stable.imports, None, []
         stack.set_status("UPDATE_ROLLBACK_COMPLETE")
 
     def _restore(self, old: Resource) -> None:
@@ -218,9 +227,13 @@ class Operation(Steps):
             # The old resource still exists: the replacement goes in the clean-up, and nothing else is to do.
             self._event(old, "UPDATE_IN_PROGRESS")
             self._cleanup.append(current)
-            self._keep(old, Created(old.physical_id or "", old.attributes), "UPDATE_COMPLETE")
+            self._keep(old, _as_created(old), "UPDATE_COMPLETE")
             return
         self._update(replace(old, physical_id=None, status=""), kind, current)
+
+
+def _as_created(resource: Resource) -> Created:
+    return Created(resource.physical_id or "", resource.attributes)
 
 
 def replacing(kind: ResourceType, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -10,12 +10,13 @@ from botocore.exceptions import ClientError
 
 from localaws.clients import Clients
 from localaws.cloudformation.custom_resource import is_custom
+from localaws.cloudformation.evaluation import evaluation_of
 from localaws.cloudformation.graph import creation_order, dependencies
 from localaws.cloudformation.parameters import ParameterValues, resolve_parameters
 from localaws.cloudformation.region import Region, tags_of, validation_error
 from localaws.cloudformation.resources.registry import RESOURCE_TYPES
 from localaws.cloudformation.schema import resource_schema
-from localaws.cloudformation.stack import Stack, Target
+from localaws.cloudformation.stack import Stack, Target, new_stack
 from localaws.cloudformation.template import Document, TemplateError, parse_template
 from localaws.protocol import ServiceError
 
@@ -80,7 +81,7 @@ def target_of(params: Mapping[str, Any], region: Region, clients: Clients, stack
     except TemplateError as error:
         raise validation_error(str(error)) from error
     check_capabilities(template, params.get("Capabilities", []))
-    return Target(
+    target = Target(
         text,
         template,
         values,
@@ -89,6 +90,23 @@ def target_of(params: Mapping[str, Any], region: Region, clients: Clients, stack
         tuple(params.get("NotificationARNs", previous.notification_arns if previous else ())),
         tuple(params.get("Capabilities", ())),
     )
+    check_rules(stack or new_stack(params["StackName"], region.scope, ""), target, region)
+    return target
+
+
+def check_rules(stack: Stack, target: Target, region: Region) -> None:
+    """Raise ServiceError for a rule of the template, such as CheckBootstrapVersion, that does not hold."""
+    evaluation = evaluation_of(stack, target, region)
+    for name, rule in target.template.get("Rules", {}).items():
+        try:
+            if "RuleCondition" in rule and evaluation.value(rule["RuleCondition"]) is False:
+                continue
+            broken = [item for item in rule["Assertions"] if evaluation.value(item["Assert"]) is False]
+        except TemplateError as error:
+            raise validation_error(f"Template error in rule {name}: {error}") from error
+        for item in broken:
+            described = item.get("AssertDescription", f"an assertion of {name} does not hold")
+            raise validation_error(f"Template validation error: {described}")
 
 
 def check_types(template: Document) -> None:

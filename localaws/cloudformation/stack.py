@@ -78,6 +78,14 @@ class Output:
     export_name: str | None
 
 
+@dataclass(frozen=True)
+class Stable:
+    """What a rollback goes back to: the resources and imports before the first update that failed."""
+
+    resources: Mapping[str, Resource]
+    imports: frozenset[str]
+
+
 @dataclass
 class Stack:
     """One stack. Only the thread of the operation in progress changes it."""
@@ -98,6 +106,10 @@ class Stack:
     imports: frozenset[str] = frozenset()
     events: list[Event] = field(default_factory=list)
     change_set_id: str | None = None
+    #: Set while a failed update waits, unfinished, to be rolled back or repaired.
+    stable: Stable | None = None
+    #: Replaced resources that such an update left behind.
+    leftover: list[Resource] = field(default_factory=list)
     operation_id: str = ""
 
     @property

@@ -35,7 +35,7 @@ class Steps:
         self.types = types
         self.clients = clients
         #: Resources that were replaced, or whose replacement was given up: the clean-up deletes them.
-        self._cleanup: list[Resource] = []
+        self._cleanup: list[Resource] = list(stack.leftover)
 
     # -- clean-up --------------------------------------------------------------------------------------------
 

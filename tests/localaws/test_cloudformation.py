@@ -488,3 +488,42 @@ def test_a_custom_resource_that_is_silent_times_out(stacks: Stacks) -> None:
     text = custom("silent", Silent=True, ServiceTimeout=1)
     assert stacks.create("silent", text, Capabilities=["CAPABILITY_IAM"]) == "ROLLBACK_FAILED"
     assert "did not receive a response from your Custom Resource" in stacks.reasons("silent")
+
+
+def test_a_failed_update_can_wait_for_its_rollback(stacks: Stacks) -> None:
+    def text(value: str, name: str, **more: Any) -> str:
+        return template({"A": parameter(value, "/waits/a"), "B": parameter("x", name, DependsOn="A"), **more})
+
+    assert stacks.create("waits", text("old", "/waits/1")) == "CREATE_COMPLETE"
+    stacks.ssm.put_parameter(Name="/waits/taken", Value="mine", Type="String")
+    taken = {"C": parameter("x", "/waits/taken", DependsOn="B")}
+    failed = stacks.update("waits", text("new", "/waits/2", **taken), DisableRollback=True)
+    assert failed == "UPDATE_FAILED"
+    assert [stacks.value(name) for name in ("/waits/a", "/waits/1", "/waits/2")] == ["new", "x", "x"]
+    with pytest.raises(ClientError, match="can not be rolled back"):
+        stacks.api.continue_update_rollback(StackName="waits")
+    stacks.api.rollback_stack(StackName="waits")
+    assert stacks.settle("waits") == "UPDATE_ROLLBACK_COMPLETE"
+    assert [stacks.value(name) for name in ("/waits/a", "/waits/1", "/waits/2")] == ["old", "x", None]
+
+    assert stacks.update("waits", text("new", "/waits/2", **taken), DisableRollback=True) == "UPDATE_FAILED"
+    stacks.ssm.delete_parameter(Name="/waits/taken")
+    assert stacks.update("waits", text("new", "/waits/2", **taken)) == "UPDATE_COMPLETE"
+    assert [stacks.value(name) for name in ("/waits/1", "/waits/2", "/waits/taken")] == [None, "x", "x"]
+
+
+def test_a_rule_that_does_not_hold_refuses_the_template(stacks: Stacks) -> None:
+    rule = {
+        "Assertions": [
+            {
+                "Assert": {"Fn::Not": [{"Fn::Contains": [["1", "2"], {"Ref": "Version"}]}]},
+                "AssertDescription": "CDK bootstrap stack version 6 required.",
+            }
+        ]
+    }
+    declared = {"Version": {"Type": "String", "Default": "2"}}
+    text = template({"P": parameter("x")}, Rules={"Check": rule}, Parameters=declared)
+    with pytest.raises(ClientError, match="CDK bootstrap stack version 6 required"):
+        stacks.create("ruled", text)
+    newer = [{"ParameterKey": "Version", "ParameterValue": "6"}]
+    assert stacks.create("ruled", text, Parameters=newer) == "CREATE_COMPLETE"
