@@ -25,6 +25,7 @@ TYPES = ("ml.g6e.xlarge", "ml.g6.2xlarge", "ml.c6i.2xlarge")
 CAPACITY = "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error."
 HEALTH = "The primary container for production variant AllTraffic did not pass the ping health check."
 S = EndpointStatus
+BUSY = [S.CREATING, S.UPDATING, S.SYSTEM_UPDATING, S.ROLLING_BACK, S.DELETING, S.UNKNOWN]
 
 
 def make_pool(model_name: str = "Model-new", types: tuple[str, ...] = TYPES) -> Pool:
@@ -216,9 +217,7 @@ def test_next_step(observation: Observation, step: Step) -> None:
     assert decide(observation, POOL) == step
 
 
-@pytest.mark.parametrize(
-    "status", [S.CREATING, S.UPDATING, S.SYSTEM_UPDATING, S.ROLLING_BACK, S.DELETING, S.UNKNOWN]
-)
+@pytest.mark.parametrize("status", BUSY)
 def test_waits_while_sagemaker_works(status: EndpointStatus) -> None:
     assert isinstance(decide(observed(serving(status), tried(0)), POOL), Wait)
 
@@ -347,9 +346,7 @@ def test_next_step_of_a_deletion(observation: Observation, step: Step) -> None:
 
 
 @pytest.mark.parametrize("ownership", [OURS, UNTAGGED])
-@pytest.mark.parametrize(
-    "status", [S.CREATING, S.UPDATING, S.SYSTEM_UPDATING, S.ROLLING_BACK, S.DELETING, S.UNKNOWN]
-)
+@pytest.mark.parametrize("status", BUSY)
 def test_deletion_waits_until_it_is_allowed(status: EndpointStatus, ownership: Ownership) -> None:
     step = decide_deletion(observed(serving(status, ownership=ownership), tried(0)), POOL.endpoint_name)
     assert isinstance(step, Wait)
