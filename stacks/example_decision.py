@@ -2,24 +2,25 @@
 
 import json
 import shlex
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
-EXAMPLE_REQUEST: Final = {
+EXAMPLE_REQUEST: Final[Mapping[str, Any]] = {
     "decision": {
         "id": "support-route",
-        "state": "I can't sign in. The password reset link says that it has expired.",
-        "question": "Which queue should handle this message?",
+        "state": "The customer cannot receive a password reset email.",
+        "question": "Which queue should handle this request?",
         "options": [
-            {"id": "account_access", "description": "Sign-in, passwords and locked accounts"},
-            {"id": "billing", "description": "Invoices, payments and refunds"},
+            {"id": "account_access", "description": "Account access support."},
+            {"id": "billing", "description": "Billing support."},
         ],
     }
 }
 
 
-def example_command(endpoint_name: str, region: str) -> str:
+def example_command(endpoint_name: str, region: str, request: Mapping[str, Any] = EXAMPLE_REQUEST) -> str:
     """Make a line for bash that sends the decision with the AWS CLI and prints the answer."""
-    body = shlex.quote(json.dumps(EXAMPLE_REQUEST, ensure_ascii=False))
+    body = shlex.quote(json.dumps(request, ensure_ascii=False))
     return (
         f"aws sagemaker-runtime invoke-endpoint --region {region} --endpoint-name {endpoint_name}"
         f" --content-type application/json --cli-binary-format raw-in-base64-out --body {body} /dev/stdout"

@@ -3,12 +3,14 @@
 import json
 import re
 import shlex
+import subprocess
 from typing import Any
 
 import pytest
 
 from instance_pool.properties import configuration_prefix, parse_pool
 from semif_server.settings import Settings
+from stacks.example_decision import EXAMPLE_REQUEST, example_command
 from tests.stacks.template_reader import Templates, flat, of_type, rights, statements, the_only
 
 ARTIFACTS, DECISIONS = "semif-dev-artifacts", "semif-dev-decisions"
@@ -245,9 +247,18 @@ def test_the_example_command_survives_bash(templates: Templates) -> None:
     given = dict(zip(words[3:-1:2], words[4:-1:2], strict=True))
     assert given["--region"] == "eu-central-1"
     assert given["--endpoint-name"] == "semif-dev-decisions"
-    decision = json.loads(given["--body"])["decision"]
-    assert "'" in decision["state"]
-    assert [option["id"] for option in decision["options"]] == ["account_access", "billing"]
+    assert json.loads(given["--body"]) == EXAMPLE_REQUEST
+
+
+def test_the_example_command_quotes_whatever_the_request_holds() -> None:
+    request = {"state": 'it\'s "$HOME" `here` \\ ümlaut!'}
+    echoed = subprocess.run(
+        ["bash", "-c", example_command("e", "r", request).replace("aws ", "printf '%s\\n' ", 1)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    assert json.loads(echoed[echoed.index("--body") + 1]) == request
 
 
 def test_names_fit(synthesize: Any, environment: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """The walk's decisions as tables: what is known, and the one next step."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -28,22 +29,18 @@ S = EndpointStatus
 BUSY = [S.CREATING, S.UPDATING, S.SYSTEM_UPDATING, S.ROLLING_BACK, S.DELETING, S.UNKNOWN]
 
 
-def make_pool(model_name: str = "Model-new", types: tuple[str, ...] = TYPES) -> Pool:
-    return Pool(
-        endpoint_name="semif-dev-decisions",
-        model_name=model_name,
-        variant_name="AllTraffic",
-        instance_types=types,
-        initial_instance_count=1,
-        model_data_download_timeout_s=900,
-        container_startup_timeout_s=600,
-        inference_ami_version=None,
-        tags=(),
-    )
-
-
-POOL = make_pool()
-OLD_POOL = make_pool("Model-old")
+POOL = Pool(
+    endpoint_name="semif-dev-decisions",
+    model_name="Model-new",
+    variant_name="AllTraffic",
+    instance_types=TYPES,
+    initial_instance_count=1,
+    model_data_download_timeout_s=900,
+    container_startup_timeout_s=600,
+    inference_ami_version=None,
+    tags=(),
+)
+OLD_POOL = replace(POOL, model_name="Model-old")
 
 
 def tried(
@@ -82,6 +79,7 @@ def observed(endpoint: Endpoint | None, *configurations: Configuration) -> Obser
 
 OLD = tried(0, Outcome.IN_SERVICE, request_id="before", pool=OLD_POOL)
 GONE_TYPES = (tried(0, Outcome.CAPACITY), tried(1, Outcome.QUOTA, started_s_ago=None))
+SERVES_FIRST = "the endpoint serves the wanted pool on ml.g6e.xlarge"
 GONE_TEXT = "ml.g6e.xlarge: no capacity after 9 m 12 s; ml.g6.2xlarge: no quota"
 
 CREATE: list[tuple[str, Observation, Step]] = [
@@ -195,16 +193,12 @@ UPDATE: list[tuple[str, Observation, Step]] = [
     (
         "nothing changes; a reason of an earlier update is still there",
         observed(serving(S.IN_SERVICE, reason=CAPACITY), tried(0, Outcome.IN_SERVICE, request_id="before")),
-        Done(
-            0,
-            "ml.g6e.xlarge: in service after 9 m 12 s",
-            "the endpoint serves the wanted pool on ml.g6e.xlarge",
-        ),
+        Done(0, "ml.g6e.xlarge: in service after 9 m 12 s", SERVES_FIRST),
     ),
     (
         "its configuration was deleted by hand",
         observed(serving(S.IN_SERVICE)),
-        Done(0, "ml.g6e.xlarge: in service", "the endpoint serves the wanted pool on ml.g6e.xlarge"),
+        Done(0, "ml.g6e.xlarge: in service", SERVES_FIRST),
     ),
     ("deleted by hand", observed(None, OLD), Start(0, "create", "first of the pool")),
 ]
@@ -299,8 +293,7 @@ def test_final_failures(observation: Observation, code: str, attempts: str) -> N
     assert isinstance(step, Fail)
     assert step.code == code
     assert attempts in step.attempts
-    assert step.reason
-    assert step.advice
+    assert all((step.reason, step.advice))
 
 
 def test_quota_alone_asks_for_quota() -> None:
