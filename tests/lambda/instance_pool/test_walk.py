@@ -186,9 +186,7 @@ UPDATE: list[tuple[str, Observation, Step]] = [
     (
         "the new one serves: the old configuration goes",
         observed(serving(S.IN_SERVICE), OLD, tried(0, Outcome.IN_SERVICE)),
-        DeleteConfigurations(
-            (OLD_POOL.configuration_name(0),), "the new configuration serves, so the old ones can go"
-        ),
+        DeleteConfigurations((OLD.name,), "the new configuration serves, so the old ones can go"),
     ),
     (
         "nothing changes; a reason of an earlier update is still there",
