@@ -40,11 +40,13 @@ def refusal(aws: LocalAws, body: Any) -> tuple[int, dict[str, Any]]:
 
 def endpoint(aws: LocalAws) -> dict[str, Any] | None:
     try:
-        return dict(aws.client("sagemaker").describe_endpoint(EndpointName=ENDPOINT))
+        described = dict(aws.client("sagemaker").describe_endpoint(EndpointName=ENDPOINT))
     except ClientError as error:
         if "Could not find endpoint" not in str(error):
             raise
         return None
+    del described["ResponseMetadata"]
+    return described
 
 
 def configurations(aws: LocalAws) -> list[str]:
