@@ -20,6 +20,8 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
+from localaws.node import search_path
+
 _ROOT = Path(__file__).parents[1]
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 40.0
@@ -83,9 +85,7 @@ class LocalAws:
             for name, value in os.environ.items()
             if not name.startswith("AWS_") and name not in {"PYTEST_CURRENT_TEST", "CDK_DEFAULT_ACCOUNT"}
         }
-        beside = str(Path(sys.executable).parent)
-        path = os.pathsep.join((beside, inherited.get("PATH", os.defpath)))
-        return {**inherited, **environment_of(self.url, self.region), "PATH": path}
+        return {**inherited, **environment_of(self.url, self.region), "PATH": search_path()}
 
     def __enter__(self) -> LocalAws:
         self.port = _free_port()

@@ -27,6 +27,7 @@ from moto.awslambda.models import lambda_backends
 
 from localaws.clients import Clients
 from localaws.functions.environment import Environment, Outcome
+from localaws.node import node
 from localaws.protocol import HttpAnswer, HttpRequest, Scope
 
 log = logging.getLogger("localaws.functions")
@@ -319,12 +320,3 @@ class LambdaRuntime:
             log.warning("%s has no log group %s to write to", function.name, function.log_group)
         except ClientError:
             log.exception("the log of %s could not be written", function.name)
-
-
-def node() -> str:
-    """Find node beside this Python or on PATH."""
-    beside = Path(sys.executable).parent
-    found = shutil.which("node", path=str(beside)) or shutil.which("node")
-    if found is None:
-        raise FileNotFoundError("node is neither beside this Python nor on PATH; run `make setup`")
-    return found
