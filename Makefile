@@ -28,7 +28,7 @@ check: setup
 	mypy $(SOURCES)
 	lint-imports
 	AWS_REGION=us-east-1 cdk synth --quiet --output cdk.out
-	cfn-lint --non-zero-exit-code error 'cdk.out/**/*.template.json'
+	cfn-lint --ignore-checks W3005 --template 'cdk.out/**/*.template.json'
 
 format: setup
 	ruff format $(SOURCES)
