@@ -72,7 +72,9 @@ def templates(assembly: Path) -> Iterator[tuple[str, Path]]:
 def compare(base: dict[str, Path], head: dict[str, Path], assembly: Path, empty: Path) -> None:
     """Print the differences of every stack of either side."""
     for stack in sorted(base.keys() - head.keys()):
-        print(f"Stack {stack}\nThe stack is gone: nothing destroys what is deployed of it but `cdk destroy`.")
+        print(
+            f"Stack {stack}\nThe stack is gone; what is deployed of it stays until `cdk destroy`.", flush=True
+        )
     for stack in sorted(head):
         template = base.get(stack, empty)
         subprocess.run(
