@@ -4,7 +4,9 @@ Each test goes on from what the one before has deployed, as an operator does; th
 """
 
 import json
+import re
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from tools.demo import DECISION
 from tools.local_environment import LocalEnvironment, Pool
 from tools.setup import MODEL_FILE, MODEL_SHA256
 
+ROOT = Path(__file__).resolve().parents[2]
+README_JSON = re.compile(r"^```json\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ENDPOINT = "semif-dev-decisions"
 FIRST, SECOND, THIRD = "ml.c7i.2xlarge", "ml.c6i.2xlarge", "ml.m5.2xlarge"
 POOL = Pool((FIRST, SECOND, THIRD))
@@ -128,6 +132,22 @@ def test_the_example_command_sends_a_decision_that_is_answered(
     assert words[words.index("--endpoint-name") + 1] == ENDPOINT
     answer = invoke(aws, json.loads(words[words.index("--body") + 1]))
     assert sum(answer["result"]["probabilities"]) == pytest.approx(1, abs=1e-9)
+
+
+def test_the_readme_shows_what_the_endpoint_answers(aws: LocalAws) -> None:
+    request, shown = (
+        json.loads(block) for block in README_JSON.findall((ROOT / "README.md").read_text())[:2]
+    )
+
+    answer = invoke(aws, request)["result"]
+
+    result = shown["result"]
+    assert request == DECISION
+    assert list(answer) == list(result)
+    for key in ("option_ids", "answer_token_ids", "input_tokens", "prompt_sha256", "prompt_version", "model"):
+        assert answer[key] == result[key]
+    # Another CPU rounds otherwise, by up to a few hundredths.
+    assert answer["probabilities"] == pytest.approx(result["probabilities"], abs=0.05)
 
 
 def test_a_refused_decision_reaches_the_caller_with_its_code(aws: LocalAws) -> None:
