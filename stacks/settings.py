@@ -12,7 +12,8 @@ from constructs import Node
 from stacks.mapping_reader import MappingReader, SettingsError, matching
 
 CONTEXT_KEY: Final = "environments"
-REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION", "CDK_DEFAULT_REGION")
+REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
+"""Not CDK_DEFAULT_REGION: the CDK CLI sets it to us-east-1 where no region is configured at all."""
 MAX_ENDPOINT_NAME_LENGTH: Final = 63
 
 _ENVIRONMENT_KEYS: Final = ("name", "account", "region", "tags", "model", "endpoints")

@@ -119,12 +119,22 @@ def classify_error(code: str, message: str, status: int = 400) -> Cause:
         return Cause.TRANSIENT
     if code in _ACCESS_CODES:
         return Cause.ACCESS_DENIED
+    if code in {"ResourceNotFound", "ResourceNotFoundException"}:
+        return Cause.NOT_FOUND
     plain = _plain(message)
     if code == "ResourceLimitExceeded" or "account level service limit" in plain:
         return Cause.QUOTA
     if code == "ValidationException" and "instancetype" in plain and "enum value set" in plain:
         return Cause.UNKNOWN_TYPE
     return _first_match(_REFUSALS, plain) or Cause.UNKNOWN
+
+
+def shortened(text: str, limit_bytes: int = 700) -> str:
+    """Text of at most `limit_bytes` in UTF-8: CloudFormation refuses an answer over 4,096 bytes."""
+    encoded = text.encode()
+    if len(encoded) <= limit_bytes:
+        return text
+    return f"{encoded[: limit_bytes - 3].decode(errors='ignore')}…"
 
 
 def _plain(text: str) -> str:

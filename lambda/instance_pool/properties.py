@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Literal
 
+from instance_pool.failures import shortened
+
 RequestType = Literal["Create", "Update", "Delete"]
 _PREFIX_LENGTH: Final = 48
 _DIGEST_LENGTH: Final = 10
@@ -37,7 +39,8 @@ class PropertyError(ValueError):
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(
-            f"invalid_property: {name} {problem}. Next: correct the resource's property, deploy again."
+            f"invalid_property: {shortened(f'{name} {problem}')}."
+            " Next: correct the resource's property, deploy again."
         )
 
 

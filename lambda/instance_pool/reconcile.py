@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final, assert_never
 
 from instance_pool.attempts import STACK_ID, Outcome, ended_tags, first_tags, started_tags, tag_value
-from instance_pool.failures import ADVICE, Cause
+from instance_pool.failures import ADVICE, Cause, shortened
 from instance_pool.observation import Observation
 from instance_pool.properties import Operation, Pool
 from instance_pool.sagemaker_api import ApiError, SageMakerApi
@@ -26,6 +26,8 @@ from instance_pool.walk import attempts_so_far, decide, decide_deletion
 
 POLL_TIME_S: Final = 30.0
 """No step begins later than this after the poll did: the function's own time-out would be a final failure."""
+DENIAL_PAUSE_S: Final = 5.0
+"""Between two tries of a denied call, as long as the poll lasts: the role's policy may be seconds old."""
 CONSISTENCY_TIME: Final = timedelta(minutes=2)
 """How long a new configuration or role may be unknown to the call that uses it."""
 
@@ -37,8 +39,7 @@ class InstancePoolError(Exception):
 
     def __init__(self, failure: Fail) -> None:
         attempts = f" Attempts: {failure.attempts}." if failure.attempts else ""
-        reason = failure.reason if len(failure.reason) <= 700 else f"{failure.reason[:700]}…"
-        super().__init__(f"{failure.code}: {reason}{attempts} Next: {failure.advice}")
+        super().__init__(f"{failure.code}: {shortened(failure.reason)}{attempts} Next: {failure.advice}")
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,9 @@ def reconcile(operation: Operation, api: SageMakerApi, log: Log) -> Pending | Co
             answer = _act(operation, observation, step, api)
         except ApiError as error:
             log({"step": "Refused", "operation": error.operation, "cause": error.cause, "reason": str(error)})
+            if error.cause is Cause.ACCESS_DENIED and time.monotonic() + DENIAL_PAUSE_S < deadline:
+                time.sleep(DENIAL_PAUSE_S)
+                continue
             answer = _after_refusal(error)
         if answer is not None:
             return answer
@@ -128,7 +132,13 @@ def _start(operation: Operation, observation: Observation, step: Start, api: Sag
         else:
             api.update_endpoint(pool, step.index)
     except ApiError as error:
-        if error.cause in {Cause.TRANSIENT, Cause.IN_PROGRESS, Cause.ALREADY_CURRENT, Cause.ALREADY_EXISTS}:
+        if error.cause in {
+            Cause.TRANSIENT,
+            Cause.ACCESS_DENIED,
+            Cause.IN_PROGRESS,
+            Cause.ALREADY_CURRENT,
+            Cause.ALREADY_EXISTS,
+        }:
             raise
         unknown_yet = error.cause in {Cause.NOT_FOUND, Cause.ROLE_NOT_READY}
         if unknown_yet and observation.now - configuration.created_at < CONSISTENCY_TIME:
@@ -156,7 +166,7 @@ def _make_configuration(
     try:
         api.create_configuration(pool, index, tags)
     except ApiError as error:
-        if error.cause is Cause.TRANSIENT:
+        if error.cause in {Cause.TRANSIENT, Cause.ACCESS_DENIED}:
             raise
         if error.cause is Cause.ALREADY_EXISTS:
             if api.owns_configuration(name, operation.stack_id):

@@ -15,6 +15,8 @@ from stacks.constructs.log_writer_role import log_writer_role
 LAMBDA_SOURCES: Final = Path(__file__).parent.parent.parent / "lambda"
 CONFIGURATION_PREFIX_LENGTH: Final = 48
 """Characters of the endpoint's name that the names of its configurations begin with."""
+OWNERSHIP_TAG: Final = "semif:stack-id"
+"""Tag with the stack's id on all that the walk makes."""
 QUERY_INTERVAL: Final = cdk.Duration.seconds(15)
 TOTAL_TIMEOUT: Final = cdk.Duration.minutes(55)
 
@@ -30,7 +32,7 @@ class InstancePoolProvider(Construct):
             removal_policy=cdk.RemovalPolicy.DESTROY,
             retention=logs.RetentionDays.THREE_MONTHS,
         )
-        is_complete = self._function("IsComplete", log_group, timeout=cdk.Duration.minutes(2))
+        is_complete = self._function("IsComplete", log_group, timeout=cdk.Duration.minutes(5))
         for statement in _walk_statements(cdk.Stack.of(self), endpoint_name):
             is_complete.add_to_role_policy(statement)
         provider = cr.Provider(
@@ -69,36 +71,42 @@ class InstancePoolProvider(Construct):
 
 
 def _walk_statements(stack: cdk.Stack, endpoint_name: str) -> list[iam.PolicyStatement]:
-    endpoint = stack.format_arn(service="sagemaker", resource="endpoint", resource_name=endpoint_name)
-    configurations = stack.format_arn(
-        service="sagemaker",
-        resource="endpoint-config",
-        resource_name=f"{endpoint_name[:CONFIGURATION_PREFIX_LENGTH]}-*",
-    )
+    def arn(resource: str, name: str) -> str:
+        return stack.format_arn(service="sagemaker", resource=resource, resource_name=name)
+
+    endpoint = arn("endpoint", endpoint_name)
+    configurations = arn("endpoint-config", f"{endpoint_name[:CONFIGURATION_PREFIX_LENGTH]}-*")
+    every_name = [arn("endpoint", "*"), arn("endpoint-config", "*")]
     return [
-        iam.PolicyStatement(
-            sid="Endpoint",
-            actions=["sagemaker:DeleteEndpoint", "sagemaker:DescribeEndpoint"],
-            resources=[endpoint],
-        ),
         iam.PolicyStatement(
             sid="EndpointWithConfiguration",
             actions=["sagemaker:CreateEndpoint", "sagemaker:UpdateEndpoint"],
             resources=[endpoint, configurations],
         ),
         iam.PolicyStatement(
-            sid="Configurations",
+            sid="Configurations", actions=["sagemaker:CreateEndpointConfig"], resources=[configurations]
+        ),
+        iam.PolicyStatement(sid="Tags", actions=["sagemaker:AddTags"], resources=[endpoint, configurations]),
+        iam.PolicyStatement(
+            sid="Deletion",
+            actions=["sagemaker:DeleteEndpoint", "sagemaker:DeleteEndpointConfig"],
+            resources=[endpoint, configurations],
+        ),
+        # A renamed endpoint is deleted under its old name, after this policy has gone to the new one.
+        iam.PolicyStatement(
+            sid="Reading",
             actions=[
-                "sagemaker:CreateEndpointConfig",
-                "sagemaker:DeleteEndpointConfig",
+                "sagemaker:DescribeEndpoint",
                 "sagemaker:DescribeEndpointConfig",
+                "sagemaker:ListTags",
             ],
-            resources=[configurations],
+            resources=every_name,
         ),
         iam.PolicyStatement(
-            sid="Tags",
-            actions=["sagemaker:AddTags", "sagemaker:ListTags"],
-            resources=[endpoint, configurations],
+            sid="DeletionOfRenamed",
+            actions=["sagemaker:DeleteEndpoint", "sagemaker:DeleteEndpointConfig"],
+            resources=every_name,
+            conditions={"StringEquals": {f"aws:ResourceTag/{OWNERSHIP_TAG}": cdk.Aws.STACK_ID}},
         ),
         # This action knows no resources.
         iam.PolicyStatement(sid="Listing", actions=["sagemaker:ListEndpointConfigs"], resources=["*"]),

@@ -84,9 +84,8 @@ def test_context_from_the_command_line_is_a_string() -> None:
     ("variables", "region"),
     [
         ({"AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-2"}, "us-east-1"),
-        ({"AWS_DEFAULT_REGION": "us-east-2", "CDK_DEFAULT_REGION": "us-west-1"}, "us-east-2"),
-        ({"CDK_DEFAULT_REGION": "us-gov-west-1"}, "us-gov-west-1"),
-        ({"AWS_REGION": "", "CDK_DEFAULT_REGION": "cn-north-1"}, "cn-north-1"),
+        ({"AWS_DEFAULT_REGION": "us-gov-west-1", "CDK_DEFAULT_REGION": "us-west-1"}, "us-gov-west-1"),
+        ({"AWS_REGION": "", "AWS_DEFAULT_REGION": "cn-north-1"}, "cn-north-1"),
     ],
 )
 def test_the_region_comes_from_the_environment(variables: dict[str, str], region: str) -> None:

@@ -76,7 +76,11 @@ def test_cdk_json_passes_the_validator_and_cfn_lint(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({}, "settings: environments[0].region: is missing: set it, or set AWS_REGION"),
+        # The CDK CLI sets CDK_DEFAULT_REGION to us-east-1 where nobody chose a region.
+        (
+            {"CDK_DEFAULT_REGION": "us-east-1"},
+            "settings: environments[0].region: is missing: set it, or set AWS_REGION",
+        ),
         ({"CDK_CONTEXT_JSON": "{}"}, "settings: environments: must be a list of at least one environment"),
     ],
 )

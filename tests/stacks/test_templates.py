@@ -4,19 +4,29 @@ import json
 import re
 import shlex
 import subprocess
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from instance_pool.attempts import STACK_ID, Outcome, ended_tags, first_tags, started_tags
 from instance_pool.properties import configuration_prefix, parse_pool
+from instance_pool.walk import WALK_LIMIT
+from semif.attempts import MAX_NAME_IN_CONFIGURATION, Attempt, read_attempt
+from semif.deployment import POOL_TYPE
+from semif.walk_lines import WALK_BUDGET_S
 from semif_server.settings import Settings
+from stacks.constructs.instance_pool_provider import CONFIGURATION_PREFIX_LENGTH, TOTAL_TIMEOUT
+from stacks.constructs.pooled_endpoint import RESOURCE_TYPE
 from stacks.example_decision import EXAMPLE_REQUEST, example_command
 from tests.stacks.template_reader import Templates, flat, of_type, rights, statements, the_only
 
 ARTIFACTS, DECISIONS = "semif-dev-artifacts", "semif-dev-decisions"
 EXPORT = "semif-dev-artifacts:ExportsOutputRef"
-ENDPOINT_ARN = "arn:aws:sagemaker:eu-central-1:ACCOUNT:endpoint/semif-dev-decisions"
-CONFIGURATION_ARN = "arn:aws:sagemaker:eu-central-1:ACCOUNT:endpoint-config/semif-dev-decisions-*"
+POOL = "DecisionsInstancePool"
+SAGEMAKER_ARN = "arn:aws:sagemaker:eu-central-1:ACCOUNT"
+ENDPOINT_ARN = f"{SAGEMAKER_ARN}:endpoint/semif-dev-decisions"
+CONFIGURATION_ARN = f"{SAGEMAKER_ARN}:endpoint-config/semif-dev-decisions-*"
 
 
 def test_stack_names_and_retained_resources_stay(templates: Templates) -> None:
@@ -136,6 +146,36 @@ def test_the_endpoint_goes_before_its_role_and_the_walk(templates: Templates) ->
     )
 
 
+def test_the_watch_and_the_walk_agree(templates: Templates) -> None:
+    when = datetime(2026, 1, 1, tzinfo=UTC)
+    endpoint, types = "e" * 63, ("ml.g6e.xlarge", "ml.c6i.2xlarge")
+    tags = first_tags(
+        stack_id="arn:1", endpoint_name=endpoint, instance_types=types, index=1, request_id="r-1"
+    )
+    tags |= started_tags(when) | ended_tags(Outcome.CAPACITY, "none left", when + timedelta(seconds=9))
+    configuration = f"{configuration_prefix(endpoint)}0123456789-1"
+    read = read_attempt(configuration, tags, endpoint, made_at=when)
+    assert read == Attempt(
+        *("ml.c6i.2xlarge", "capacity", "none left", 9.0, 2, types, when, configuration, "r-1")
+    )
+    assert configuration.startswith(f"{endpoint[:MAX_NAME_IN_CONFIGURATION]}-")
+    assert f"{endpoint[:CONFIGURATION_PREFIX_LENGTH]}-" == configuration_prefix(endpoint)
+    assert TOTAL_TIMEOUT.to_seconds() == WALK_BUDGET_S
+    assert WALK_LIMIT.total_seconds() < WALK_BUDGET_S
+    assert {RESOURCE_TYPE} == {
+        kind for kind in (r["Type"] for r in templates[DECISIONS]["Resources"].values()) if "Pool" in kind
+    }
+    assert RESOURCE_TYPE == POOL_TYPE
+
+
+def test_ssm_takes_every_value(templates: Templates) -> None:
+    for template in templates.values():
+        for item in of_type(template, "AWS::SSM::Parameter").values():
+            value = flat(item["Properties"]["Value"])
+            assert "{{" not in value  # would be a reference to another parameter
+            assert 0 < len(value.encode()) <= 1024
+
+
 def test_the_waiter_polls_each_15_s_for_55_minutes(templates: Templates) -> None:
     machine = the_only(templates[DECISIONS], "AWS::StepFunctions::StateMachine")
     definition = json.loads(flat(machine["Properties"]["DefinitionString"]))
@@ -177,21 +217,31 @@ def test_rights_of_the_execution_role(templates: Templates) -> None:
 
 def test_rights_of_the_functions(templates: Templates) -> None:
     template = templates[DECISIONS]
-    found = rights(template, "DecisionsInstancePoolIsCompleteRole")
-    log_group = found.pop(LOGS)
-    assert re.fullmatch(r"<DecisionsInstancePoolLogs\w+\.Arn>", log_group)
+    found = {item.pop("Sid", "OwnLogs"): item for item in statements(template, f"{POOL}IsCompleteRole")}
+    assert {item.pop("Effect") for item in found.values()} == {"Allow"}
+    log_group = found.pop("OwnLogs")["Resource"]
+    assert re.fullmatch(rf"<{POOL}Logs\w+\.Arn>", log_group)
+    own = [CONFIGURATION_ARN, ENDPOINT_ARN]
+    any_name = [f"{SAGEMAKER_ARN}:endpoint-config/*", f"{SAGEMAKER_ARN}:endpoint/*"]
+    deletions = ["sagemaker:DeleteEndpoint", "sagemaker:DeleteEndpointConfig"]
+    readings = ["sagemaker:DescribeEndpoint", "sagemaker:DescribeEndpointConfig", "sagemaker:ListTags"]
     assert found == {
-        ("sagemaker:DeleteEndpoint", "sagemaker:DescribeEndpoint"): ENDPOINT_ARN,
-        ("sagemaker:CreateEndpoint", "sagemaker:UpdateEndpoint"): [CONFIGURATION_ARN, ENDPOINT_ARN],
-        ("sagemaker:AddTags", "sagemaker:ListTags"): [CONFIGURATION_ARN, ENDPOINT_ARN],
-        (
-            "sagemaker:CreateEndpointConfig",
-            "sagemaker:DeleteEndpointConfig",
-            "sagemaker:DescribeEndpointConfig",
-        ): CONFIGURATION_ARN,
-        ("sagemaker:ListEndpointConfigs",): "*",
+        "EndpointWithConfiguration": {
+            "Action": ["sagemaker:CreateEndpoint", "sagemaker:UpdateEndpoint"],
+            "Resource": own,
+        },
+        "Configurations": {"Action": "sagemaker:CreateEndpointConfig", "Resource": CONFIGURATION_ARN},
+        "Tags": {"Action": "sagemaker:AddTags", "Resource": own},
+        "Deletion": {"Action": deletions, "Resource": own},
+        "Reading": {"Action": readings, "Resource": any_name},
+        "DeletionOfRenamed": {
+            "Action": deletions,
+            "Resource": any_name,
+            "Condition": {"StringEquals": {f"aws:ResourceTag/{STACK_ID}": "<AWS::StackId>"}},
+        },
+        "Listing": {"Action": "sagemaker:ListEndpointConfigs", "Resource": "*"},
     }
-    assert rights(template, "DecisionsInstancePoolOnEventRole") == {LOGS: log_group}
+    assert rights(template, f"{POOL}OnEventRole") == {LOGS: log_group}
 
 
 def test_no_role_has_more_than_these(templates: Templates) -> None:

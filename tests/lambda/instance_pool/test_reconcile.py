@@ -8,10 +8,11 @@ import boto3
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from instance_pool import handler
-from instance_pool.properties import parse_pool
+from instance_pool import handler, reconcile
+from instance_pool.properties import PropertyError, parse_pool
 from instance_pool.reconcile import InstancePoolError
 from instance_pool.sagemaker_api import ApiError, SageMakerApi
+from instance_pool.steps import Fail
 
 NAME = "semif-dev-decisions"
 STACK_ID = "arn:aws:cloudformation:us-east-1:123456789012:stack/semif-dev-decisions/0a1b"
@@ -139,9 +140,42 @@ def test_no_connection_decides_nothing(resource: Resource, monkeypatch: pytest.M
     assert resource.poll() == {"IsComplete": False}
 
 
+class Clock:
+    """A monotonic clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+@pytest.mark.parametrize("operation", ["describe_endpoint", "create_endpoint_config", "create_endpoint"])
+def test_a_policy_may_be_too_young_to_be_in_force(
+    fake: ModuleType, resource: Resource, monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    clock, allowed = Clock(), getattr(resource.sagemaker, operation)
+
+    def deny_at_first(**parameters: object) -> object:
+        if clock.now_s < 20:
+            raise fake._error("AccessDeniedException", "User is not authorized")
+        return allowed(**parameters)
+
+    monkeypatch.setattr(reconcile, "time", clock)
+    monkeypatch.setattr(resource.sagemaker, operation, deny_at_first, raising=False)
+    assert resource.until_complete()["InstanceType"] == "ml.g6e.xlarge"
+    assert clock.now_s == 20
+
+
 def test_denied_access_is_final_and_says_so(
     fake: ModuleType, resource: Resource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    clock = Clock()
+    monkeypatch.setattr(reconcile, "time", clock)
+
     def deny(**_: object) -> None:
         raise fake._error(
             "AccessDeniedException", "User is not authorized to perform sagemaker:DescribeEndpoint"
@@ -150,6 +184,15 @@ def test_denied_access_is_final_and_says_so(
     monkeypatch.setattr(resource.sagemaker, "describe_endpoint", deny, raising=False)
     with pytest.raises(InstancePoolError, match=r"^access_denied: .*DescribeEndpoint.* Next: "):
         resource.poll()
+    assert 20 <= clock.now_s < 30
+
+
+def test_every_failure_fits_cloudformations_answer() -> None:
+    long = InstancePoolError(Fail("x" * 30, "\N{SNOWMAN}" * 1000, "y" * 100, "z" * 1000))
+    assert len(str(long).encode()) <= 2000
+    with pytest.raises(PropertyError, match=r"^invalid_property: InstanceTypes is ") as caught:
+        parse_pool(PROPERTIES | {"InstanceTypes": [""] * 2000})
+    assert len(str(caught.value).encode()) <= 1000
 
 
 def test_a_wrong_parameter_is_no_hiccup() -> None:
