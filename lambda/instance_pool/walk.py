@@ -163,8 +163,7 @@ def _failed(observation: Observation, pool: Pool, endpoint: Endpoint) -> Step:
         case None | Outcome.IN_SERVICE:
             return Record(index, *_outcome_of(endpoint.failure_reason, "The endpoint failed"))
         case Outcome.CAPACITY | Outcome.QUOTA | Outcome.FAILED:
-            stop = _stop(observation, pool) or _too_late(observation, pool)
-            return stop or DeleteEndpoint(
+            return _stop(observation, pool) or DeleteEndpoint(
                 f"{pool.instance_types[index]} cannot be had; the name must be free again"
             )
         case _:

@@ -30,6 +30,15 @@ def test_any_text_becomes_a_tag_value(text: str) -> None:
     assert tag_value(value) == value
 
 
+def test_a_tag_value_is_cut_to_what_a_tag_holds() -> None:
+    assert tag_value("x" * 257) == "x" * 256
+
+
+def test_of_a_long_reason_the_beginning_is_told() -> None:
+    failed = Attempt("r", Outcome.CAPACITY, "y" * 256)
+    assert attempts_text([("t", failed)], with_reasons=True) == f"t: no capacity ({'y' * 120})"
+
+
 def test_a_tag_value_keeps_what_it_can() -> None:
     assert (
         tag_value("limit 'ml.g6.xlarge' is 0 (of 5), größer: ≥1\n")

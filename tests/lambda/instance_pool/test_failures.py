@@ -87,6 +87,8 @@ def test_a_reason_that_went_through_a_tag_classifies_the_same(text: str, cause: 
             Cause.TRANSIENT,
         ),
         ("SomethingNew", "", 503, Cause.TRANSIENT),
+        ("SomethingNew", "", 429, Cause.TRANSIENT),
+        ("ResourceNotFound", "Resource being accessed is not found.", 400, Cause.NOT_FOUND),
         ("AccessDeniedException", "User … is not authorized to perform: …", 400, Cause.ACCESS_DENIED),
         ("ValidationException", "Something else is wrong", 400, Cause.UNKNOWN),
     ],

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instance_pool import handler
-from instance_pool.properties import PropertyError, parse_operation, parse_pool
+from instance_pool.properties import PropertyError, configuration_prefix, parse_operation, parse_pool
 
 PROPERTIES: dict[str, Any] = {
     "ServiceToken": "arn:aws:lambda:us-east-1:123456789012:function:f",
@@ -114,3 +114,7 @@ def test_a_deletion_goes_by_the_physical_id_whatever_the_properties() -> None:
 def test_an_unknown_request_is_an_error() -> None:
     with pytest.raises(PropertyError, match="RequestType"):
         parse_operation(event("Replace"))
+
+
+def test_a_configurations_name_begins_with_48_characters_of_the_endpoints() -> None:
+    assert configuration_prefix("e" * 63) == "e" * 48 + "-"

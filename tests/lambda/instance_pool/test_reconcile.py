@@ -8,65 +8,16 @@ import boto3
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from instance_pool import handler, reconcile
 from instance_pool.properties import PropertyError, parse_pool
 from instance_pool.reconcile import InstancePoolError
 from instance_pool.sagemaker_api import ApiError, SageMakerApi
 from instance_pool.steps import Fail
 
 NAME = "semif-dev-decisions"
-STACK_ID = "arn:aws:cloudformation:us-east-1:123456789012:stack/semif-dev-decisions/0a1b"
-PROPERTIES: dict[str, Any] = {
-    "EndpointName": NAME,
-    "ModelName": "Model-abc",
-    "VariantName": "AllTraffic",
-    "InstanceTypes": ["ml.g6e.xlarge", "ml.g6.2xlarge", "ml.c6i.2xlarge"],
-    "InitialInstanceCount": "1",
-    "ModelDataDownloadTimeoutInSeconds": "900",
-    "ContainerStartupHealthCheckTimeoutInSeconds": "600",
-    "Tags": {"team": "decisions"},
-}
-
-
-class Resource:
-    """Polls one resource's operation, with time passing between the polls."""
-
-    def __init__(self, sagemaker: Any) -> None:
-        self.sagemaker = sagemaker
-        self.request = 0
-
-    def poll(self, request_type: str = "Create", **properties: Any) -> dict[str, object]:
-        event = {
-            "RequestType": request_type,
-            "RequestId": f"request-{self.request}",
-            "StackId": STACK_ID,
-            "PhysicalResourceId": NAME,
-            "ResourceProperties": PROPERTIES | properties,
-        }
-        return handler.is_complete(event, None)
-
-    def until_complete(self, request_type: str = "Create", **properties: Any) -> dict[str, Any]:
-        self.request += 1
-        for _ in range(300):
-            answer = self.poll(request_type, **properties)
-            if answer["IsComplete"]:
-                data = answer["Data"]
-                assert isinstance(data, dict)
-                return data
-            self.sagemaker.advance(15)
-        raise AssertionError("did not end")
-
-
-@pytest.fixture
-def resource(fake: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Resource:
-    sagemaker = fake.FakeSageMaker()
-    api = SageMakerApi(sagemaker, now=lambda: sagemaker.now)
-    monkeypatch.setattr(handler, "_api", lambda: api)
-    return Resource(sagemaker)
 
 
 def test_walks_past_capacity_and_quota(
-    fake: ModuleType, resource: Resource, capsys: pytest.CaptureFixture[str]
+    fake: ModuleType, resource: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     resource.sagemaker.faults = {
         "ml.g6e.xlarge": fake.Fault("capacity", 550),
@@ -86,16 +37,16 @@ def test_walks_past_capacity_and_quota(
     assert [line["step"] for line in lines if line["step"] != "Wait"][-2:] == ["Record", "Done"]
 
 
-def test_tags_say_whose_it_is_and_what_happened(fake: ModuleType, resource: Resource) -> None:
+def test_tags_say_whose_it_is_and_what_happened(fake: ModuleType, resource: Any) -> None:
     resource.sagemaker.faults = {"ml.g6e.xlarge": fake.Fault("capacity", 60)}
     resource.until_complete()
-    pool = parse_pool(PROPERTIES)
+    pool = parse_pool(resource.properties)
     first = resource.sagemaker.tags[f"{fake.ARN}endpoint-config/{pool.configuration_name(0)}"]
     reason = first.pop("semif:reason")
     assert reason.startswith("Unable to provision requested ML compute capacity")
     assert first == {
         "team": "decisions",
-        "semif:stack-id": STACK_ID,
+        "semif:stack-id": resource.stack_id,
         "semif:endpoint": NAME,
         "semif:pool": "ml.g6e.xlarge ml.g6.2xlarge ml.c6i.2xlarge",
         "semif:position": "1/3",
@@ -106,11 +57,11 @@ def test_tags_say_whose_it_is_and_what_happened(fake: ModuleType, resource: Reso
     }
     assert resource.sagemaker.tags[f"{fake.ARN}endpoint/{NAME}"] == {
         "team": "decisions",
-        "semif:stack-id": STACK_ID,
+        "semif:stack-id": resource.stack_id,
     }
 
 
-def test_the_outcome_is_tagged_before_the_failed_endpoint_goes(fake: ModuleType, resource: Resource) -> None:
+def test_the_outcome_is_tagged_before_the_failed_endpoint_goes(fake: ModuleType, resource: Any) -> None:
     resource.sagemaker.faults = {"ml.g6e.xlarge": fake.Fault("capacity", 60)}
     resource.until_complete()
     changes = [call for call in resource.sagemaker.calls if not call.startswith(("list", "describe"))]
@@ -123,7 +74,7 @@ def test_the_outcome_is_tagged_before_the_failed_endpoint_goes(fake: ModuleType,
 
 
 @pytest.mark.parametrize("interruption", ["throttle", "lost"])
-def test_a_failing_call_decides_nothing(resource: Resource, interruption: str) -> None:
+def test_a_failing_call_decides_nothing(resource: Any, interruption: str) -> None:
     for calls_before in range(6):
         resource.sagemaker.interruptions[:] = [""] * calls_before + [interruption]
         assert resource.poll() == {"IsComplete": False}
@@ -132,7 +83,7 @@ def test_a_failing_call_decides_nothing(resource: Resource, interruption: str) -
     assert resource.poll()["IsComplete"] is True
 
 
-def test_no_connection_decides_nothing(resource: Resource, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_connection_decides_nothing(resource: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: object) -> None:
         raise EndpointConnectionError(endpoint_url="https://api.sagemaker")
 
@@ -140,58 +91,11 @@ def test_no_connection_decides_nothing(resource: Resource, monkeypatch: pytest.M
     assert resource.poll() == {"IsComplete": False}
 
 
-class Clock:
-    """A monotonic clock that only sleeping moves."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def sleep(self, seconds: float) -> None:
-        self.now_s += seconds
-
-
-@pytest.mark.parametrize("operation", ["describe_endpoint", "create_endpoint_config", "create_endpoint"])
-def test_a_policy_may_be_too_young_to_be_in_force(
-    fake: ModuleType, resource: Resource, monkeypatch: pytest.MonkeyPatch, operation: str
-) -> None:
-    clock, allowed = Clock(), getattr(resource.sagemaker, operation)
-
-    def deny_at_first(**parameters: object) -> object:
-        if clock.now_s < 20:
-            raise fake._error("AccessDeniedException", "User is not authorized")
-        return allowed(**parameters)
-
-    monkeypatch.setattr(reconcile, "time", clock)
-    monkeypatch.setattr(resource.sagemaker, operation, deny_at_first, raising=False)
-    assert resource.until_complete()["InstanceType"] == "ml.g6e.xlarge"
-    assert clock.now_s == 20
-
-
-def test_denied_access_is_final_and_says_so(
-    fake: ModuleType, resource: Resource, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = Clock()
-    monkeypatch.setattr(reconcile, "time", clock)
-
-    def deny(**_: object) -> None:
-        raise fake._error(
-            "AccessDeniedException", "User is not authorized to perform sagemaker:DescribeEndpoint"
-        )
-
-    monkeypatch.setattr(resource.sagemaker, "describe_endpoint", deny, raising=False)
-    with pytest.raises(InstancePoolError, match=r"^access_denied: .*DescribeEndpoint.* Next: "):
-        resource.poll()
-    assert 20 <= clock.now_s < 30
-
-
-def test_every_failure_fits_cloudformations_answer() -> None:
+def test_every_failure_fits_cloudformations_answer(resource: Any) -> None:
     long = InstancePoolError(Fail("x" * 30, "\N{SNOWMAN}" * 1000, "y" * 100, "z" * 1000))
     assert len(str(long).encode()) <= 2000
     with pytest.raises(PropertyError, match=r"^invalid_property: InstanceTypes is ") as caught:
-        parse_pool(PROPERTIES | {"InstanceTypes": [""] * 2000})
+        parse_pool(resource.properties | {"InstanceTypes": [""] * 2000})
     assert len(str(caught.value).encode()) <= 1000
 
 
@@ -202,7 +106,7 @@ def test_a_wrong_parameter_is_no_hiccup() -> None:
     assert caught.value.cause.value == "unclassified_failure"
 
 
-def test_an_unknown_type_fails_by_name(fake: ModuleType, resource: Resource) -> None:
+def test_an_unknown_type_fails_by_name(fake: ModuleType, resource: Any) -> None:
     resource.sagemaker.faults = {"ml.g6e.xlarge": fake.Fault("unknown-type")}
     with pytest.raises(
         InstancePoolError, match=r"^unknown_instance_type: ml\.g6e\.xlarge is no instance type"
@@ -211,7 +115,7 @@ def test_an_unknown_type_fails_by_name(fake: ModuleType, resource: Resource) -> 
     assert resource.sagemaker.configurations == {}
 
 
-def test_all_exhausted_lists_every_type(fake: ModuleType, resource: Resource) -> None:
+def test_all_exhausted_lists_every_type(fake: ModuleType, resource: Any) -> None:
     resource.sagemaker.faults = {
         "ml.g6e.xlarge": fake.Fault("quota"),
         "ml.g6.2xlarge": fake.Fault("capacity", 30),
@@ -235,7 +139,7 @@ def test_all_exhausted_lists_every_type(fake: ModuleType, resource: Resource) ->
     )
 
 
-def test_another_failure_stops_at_once(fake: ModuleType, resource: Resource) -> None:
+def test_another_failure_stops_at_once(fake: ModuleType, resource: Any) -> None:
     resource.sagemaker.faults = {"ml.g6e.xlarge": fake.Fault("health", 30)}
     with pytest.raises(
         InstancePoolError, match=r"^health_check_failed: ml\.g6e\.xlarge: The primary container"
@@ -244,7 +148,7 @@ def test_another_failure_stops_at_once(fake: ModuleType, resource: Resource) -> 
     assert len(resource.sagemaker.configurations) == 1
 
 
-def test_the_old_fleet_serves_until_the_new_one_does(fake: ModuleType, resource: Resource) -> None:
+def test_the_old_fleet_serves_until_the_new_one_does(fake: ModuleType, resource: Any) -> None:
     resource.until_complete()
     old = resource.sagemaker.endpoints[NAME]["configuration"]
     resource.request += 1
@@ -258,9 +162,7 @@ def test_the_old_fleet_serves_until_the_new_one_does(fake: ModuleType, resource:
     assert old not in resource.sagemaker.configurations
 
 
-def test_a_silent_rollback_is_a_failure_and_the_rollback_cleans_up(
-    fake: ModuleType, resource: Resource
-) -> None:
+def test_a_silent_rollback_is_a_failure_and_the_rollback_cleans_up(fake: ModuleType, resource: Any) -> None:
     first = resource.until_complete()
     resource.sagemaker.faults = {"ml.g6e.xlarge": fake.Fault("silent", 60)}
     with pytest.raises(InstancePoolError, match=r"^update_rolled_back: "):
@@ -269,14 +171,14 @@ def test_a_silent_rollback_is_a_failure_and_the_rollback_cleans_up(
     assert len(resource.sagemaker.configurations) == 1
 
 
-def test_nothing_to_change_changes_nothing(resource: Resource) -> None:
+def test_nothing_to_change_changes_nothing(resource: Any) -> None:
     first = resource.until_complete()
     resource.sagemaker.calls.clear()
     assert resource.until_complete("Update", Tags={"team": "other"}) == first
     assert not [call for call in resource.sagemaker.calls if not call.startswith(("list", "describe"))]
 
 
-def test_another_stacks_endpoint_stays(fake: ModuleType, resource: Resource) -> None:
+def test_another_stacks_endpoint_stays(fake: ModuleType, resource: Any) -> None:
     resource.until_complete()
     resource.sagemaker.tags[f"{fake.ARN}endpoint/{NAME}"]["semif:stack-id"] = "another stack"
     with pytest.raises(InstancePoolError, match=rf"^endpoint_not_ours: The endpoint {NAME} "):
@@ -285,8 +187,8 @@ def test_another_stacks_endpoint_stays(fake: ModuleType, resource: Resource) -> 
     assert NAME in resource.sagemaker.endpoints
 
 
-def test_another_stacks_configuration_is_named(fake: ModuleType, resource: Resource) -> None:
-    name = parse_pool(PROPERTIES).configuration_name(0)
+def test_another_stacks_configuration_is_named(fake: ModuleType, resource: Any) -> None:
+    name = parse_pool(resource.properties).configuration_name(0)
     resource.sagemaker.create_endpoint_config(
         EndpointConfigName=name,
         ProductionVariants=[{"VariantName": "v", "ModelName": "m", "InstanceType": "ml.m5.large"}],
@@ -296,7 +198,7 @@ def test_another_stacks_configuration_is_named(fake: ModuleType, resource: Resou
         resource.poll()
 
 
-def test_a_deletion_repeats_and_waits(resource: Resource) -> None:
+def test_a_deletion_repeats_and_waits(resource: Any) -> None:
     resource.poll()
     assert resource.poll("Delete") == {"IsComplete": False}
     assert NAME in resource.sagemaker.endpoints
@@ -305,7 +207,7 @@ def test_a_deletion_repeats_and_waits(resource: Resource) -> None:
     assert (resource.sagemaker.endpoints, resource.sagemaker.configurations) == ({}, {})
 
 
-def test_a_waiting_poll_costs_few_calls(resource: Resource) -> None:
+def test_a_waiting_poll_costs_few_calls(resource: Any) -> None:
     resource.poll()
     resource.sagemaker.calls.clear()
     resource.poll()
