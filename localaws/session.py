@@ -94,8 +94,9 @@ class LocalAws:
         command += ["--ready-s", str(self._ready_s), "--poll-s", str(self._poll_s)]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         with (self._log or Path(os.devnull)).open("ab") as log:
+            # A group of its own: Ctrl-C is for the program that uses it, which may need it once more.
             self._process = subprocess.Popen(
-                command, cwd=_ROOT, env=inherited, stdout=subprocess.DEVNULL, stderr=log
+                command, cwd=_ROOT, env=inherited, stdout=subprocess.DEVNULL, stderr=log, process_group=0
             )
         try:
             self._wait_until_healthy(self._process)

@@ -169,6 +169,9 @@ def main() -> int:
     except DeploymentError as error:
         say.say(f"FAILED: {error}")
         return 1
+    except KeyboardInterrupt:
+        say.say("interrupted: the local AWS and all in it is gone")
+        return 130
     say.say("demo complete")
     return 0
 
