@@ -3,16 +3,24 @@
 import hashlib
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from stacks import artifacts
+from stacks.constructs import instance_pool_provider
 
 ROOT = Path(__file__).parents[2]
 OFFLINE = {
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-    "HOME": "/nonexistent",
+    "HOME": os.environ["HOME"],  # jsii's cache
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     "AWS_EC2_METADATA_DISABLED": "true",
     "https_proxy": "http://127.0.0.1:9",
     "http_proxy": "http://127.0.0.1:9",
@@ -56,6 +64,46 @@ def test_two_synths_are_equal_to_the_byte(tmp_path: Path) -> None:
     python = [name for name in contents(tmp_path / "a") if name.endswith((".py", ".pyc"))]
     assert python
     assert all("/instance_pool/" in name and name.endswith(".py") for name in python)
+
+
+def changed(before: Any, after: Any, path: str = "") -> set[str]:
+    """Paths of the values that differ."""
+    if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
+        return {p for key in before for p in changed(before[key], after[key], f"{path}/{key}")}
+    return set() if before == after else {path}
+
+
+def test_hashes_follow_content_alone(
+    synthesize: Any, environment: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in ((artifacts, "container"), (instance_pool_provider, "lambda")):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        monkeypatch.setattr(module, f"{name.upper()}_SOURCES", tmp_path / name)
+    first = synthesize(environment)
+    for package in (tmp_path / "container/semif_server", tmp_path / "lambda/instance_pool"):
+        (package / "__pycache__").mkdir()
+        (package / "__pycache__/settings.cpython-311.pyc").write_bytes(b"1")
+        (package / "stray.pyc").write_bytes(b"2")
+        for path in package.rglob("*.py"):
+            os.utime(path, (1, 1))
+    (tmp_path / "lambda/other_package").mkdir()
+    (tmp_path / "lambda/other_package/handler.py").write_text("pass\n")
+    assert synthesize(environment) == first
+    with (tmp_path / "container/semif_server/settings.py").open("a") as source:
+        source.write("# one line more\n")
+    second = synthesize(environment)
+    output, parameter = sorted(changed(first["semif-dev-artifacts"], second["semif-dev-artifacts"]))
+    assert output == "/Outputs/ImageUri/Value/Fn::Join"
+    assert re.fullmatch(r"/Resources/ImageUriParameter\w+/Properties/Value/Fn::Join", parameter)
+    (only,) = changed(first["semif-dev-decisions"], second["semif-dev-decisions"])
+    assert only.endswith("/Properties/PrimaryContainer/Image/Fn::Join")
+    with (tmp_path / "lambda/instance_pool/walk.py").open("a") as source:
+        source.write("# one line more\n")
+    third = synthesize(environment)
+    assert third["semif-dev-artifacts"] == second["semif-dev-artifacts"]
+    functions = changed(second["semif-dev-decisions"], third["semif-dev-decisions"])
+    assert {path.rpartition("/Properties/")[2] for path in functions} == {"Code/S3Key"}
+    assert len(functions) == 2
 
 
 def test_cdk_json_passes_the_validator_and_cfn_lint(tmp_path: Path) -> None:
