@@ -7,9 +7,22 @@ import logging
 import os
 import signal
 import threading
+from collections.abc import MutableMapping
 from pathlib import Path
 
 from localaws.session import environment_of
+
+
+def forget_users_aws(environment: MutableMapping[str, str]) -> None:
+    """Take every AWS variable and file of the user's out of `environment`.
+
+    The clients inside would otherwise read them: a profile that does not exist stops the start, and an
+    endpoint URL or a certificate bundle leads elsewhere.
+    """
+    for name in [name for name in environment if name.startswith("AWS_")]:
+        del environment[name]
+    environment["AWS_CONFIG_FILE"] = environment["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
+    environment["AWS_EC2_METADATA_DISABLED"] = "true"
 
 
 def main() -> None:
@@ -28,6 +41,7 @@ def main() -> None:
     parser.add_argument("--verbose", action="store_true", help="log every function that runs")
     arguments = parser.parse_args()
 
+    forget_users_aws(os.environ)
     # moto reads its port from the environment when its state machines call other services.
     os.environ["MOTO_PORT"] = str(arguments.port)
     from localaws import server as web  # noqa: PLC0415 - importing moto takes seconds; usage errors need none

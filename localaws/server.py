@@ -133,6 +133,8 @@ class LocalAwsApp:
         return HttpAnswer(status, body, headers)
 
     def _administer(self, request: HttpRequest) -> HttpAnswer:
+        if not is_local(request.headers):
+            return json_answer({"code": "Forbidden", "message": "Only for programs: ask 127.0.0.1"}, 403)
         if request.path.startswith(RESPONSE_PATH):
             taken = self._cloudformation.responses.put(request.path.removeprefix(RESPONSE_PATH), request.body)
             return HttpAnswer(200 if taken else 403)
@@ -161,6 +163,15 @@ def _document(request: HttpRequest) -> Mapping[str, Any]:
     if not isinstance(document, dict):
         raise ServiceError("ValidationException", "The body is not a JSON object")
     return document
+
+
+def is_local(headers: Headers) -> bool:
+    """Whether a request of the administration, which can start programs, comes from no web page.
+
+    A page sends its Origin; one that was led here by a name of its own (DNS rebinding) sends that as Host.
+    """
+    host = headers.get("Host", "").rsplit(":", 1)[0]
+    return host in {HOST, "localhost"} and "Origin" not in headers
 
 
 def caller(environ: Mapping[str, Any], default_region: str) -> tuple[Scope, str]:

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any
 
 import boto3
+import botocore.session
 from botocore.config import Config
 
 from localaws.node import search_path
@@ -136,7 +137,7 @@ class LocalAws:
         keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
         if account is not None:
             keys = {name.lower(): value for name, value in self.credentials(account).items()}
-        make: Any = boto3.Session(region_name=region).client
+        make: Any = boto3.Session(region_name=region, botocore_session=_session_without_user()).client
         config = Config(connect_timeout=5, retries={"total_max_attempts": 1})
         return make(service, endpoint_url=self.url, config=config, **keys)
 
@@ -215,6 +216,15 @@ class LocalAws:
             except (urllib.error.URLError, ConnectionError, TimeoutError):
                 time.sleep(0.1)
         raise LocalAwsError(f"The local AWS did not answer within {_START_TIMEOUT_S:.0f} s")
+
+
+def _session_without_user() -> botocore.session.Session:
+    """A session that reads no profile and no file of the user's, which could lead elsewhere or not exist."""
+    nothing = (None, None, None, None)
+    no_file = (None, None, os.devnull, None)
+    return botocore.session.Session(
+        session_vars={"profile": nothing, "config_file": no_file, "credentials_file": no_file}
+    )
 
 
 def _free_port() -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from localaws.session import LocalAws
+from tests.localaws.stacks import Stacks
 
 
 @pytest.fixture(scope="session")
@@ -15,3 +16,10 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
     with LocalAws(ready_s=0.2, poll_s=0.2, log=log) as session:
         yield session
     assert "Traceback" not in log.read_text()
+
+
+@pytest.fixture
+def stacks(aws: LocalAws) -> Iterator[Stacks]:
+    made = Stacks(aws)
+    yield made
+    made.clean_up()

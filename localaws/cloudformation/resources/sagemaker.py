@@ -51,7 +51,9 @@ class Model(ResourceType):
             if keys:
                 sagemaker.delete_tags(ResourceArn=physical_id, TagKeys=keys)
             sagemaker.add_tags(ResourceArn=physical_id, Tags=tag_list(properties.get("Tags")))
-        return Created(physical_id, {"ModelArn": physical_id, "ModelName": _name(physical_id)})
+        # An ARN is in lower case, the name as it was created.
+        name = sagemaker.describe_model(ModelName=_name(physical_id))["ModelName"]
+        return Created(physical_id, {"ModelArn": physical_id, "ModelName": name})
 
     def delete(self, context: ResourceContext, physical_id: str, properties: Properties) -> None:
         """Delete the model."""
