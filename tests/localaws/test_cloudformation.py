@@ -325,3 +325,31 @@ def test_a_rule_that_does_not_hold_refuses_the_template(stacks: Stacks) -> None:
         stacks.create("ruled", text)
     newer = [{"ParameterKey": "Version", "ParameterValue": "6"}]
     assert stacks.create("ruled", text, Parameters=newer) == "CREATE_COMPLETE"
+
+
+def test_a_models_name_stays_as_it_was_created_when_its_tags_change(stacks: Stacks) -> None:
+    """ARNs are in lower case; a name read from one would look like another model to whoever uses it."""
+    stacks.aws.push_image(
+        f"123456789012.dkr.ecr.{stacks.aws.region}.amazonaws.com/named:1",
+        command=["true"],
+        bind={"port": "P"},
+    )
+
+    def text(tag: str) -> str:
+        container = {"Image": f"123456789012.dkr.ecr.{stacks.aws.region}.amazonaws.com/named:1"}
+        properties = {
+            "ExecutionRoleArn": "arn:aws:iam::123456789012:role/any",
+            "PrimaryContainer": container,
+            "Tags": [{"Key": "team", "Value": tag}],
+        }
+        named = {"Fn::GetAtt": ["MixedCase", "ModelName"]}
+        resources = {"MixedCase": {"Type": "AWS::SageMaker::Model", "Properties": properties}}
+        return template(resources, Outputs={"Name": {"Value": named}})
+
+    assert stacks.create("models", text("one")) == "CREATE_COMPLETE"
+    name = stacks.outputs("models")["Name"]
+    assert name.startswith("MixedCase-")
+
+    assert stacks.update("models", text("two")) == "UPDATE_COMPLETE"
+
+    assert stacks.outputs("models")["Name"] == name
