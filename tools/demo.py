@@ -21,6 +21,7 @@ from localaws.session import LocalAws
 from semif.attempts import Attempt
 from semif.decide import read_answers, table
 from semif.walk_api import walk_attempts
+from stacks.example_decision import EXAMPLE_REQUEST
 from tools.local_environment import DeploymentError, LocalEnvironment, Pool
 
 ENVIRONMENT: Final = "dev"
@@ -28,17 +29,6 @@ POOL: Final = Pool(("ml.c7i.2xlarge", "ml.c6i.2xlarge", "ml.m5.2xlarge"))
 FAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "ml.c7i.2xlarge": {"mode": "capacity", "seconds": 4},
     "ml.c6i.2xlarge": {"mode": "quota"},
-}
-DECISION: Final[Mapping[str, Any]] = {
-    "decision": {
-        "id": "support-route",
-        "state": "The customer cannot receive a password reset email.",
-        "question": "Which queue should handle this request?",
-        "options": [
-            {"id": "account_access", "description": "Account access support."},
-            {"id": "billing", "description": "Billing support."},
-        ],
-    }
 }
 
 
@@ -117,7 +107,7 @@ def run(aws: LocalAws, say: Narrator, folder: Path, *, keep: bool) -> None:
     say.say(walk_table(walk_attempts(aws.client("sagemaker"), outputs["EndpointName"])))
     say.say(f"boto3 invoke_endpoint on {outputs['EndpointName']} ({outputs['InstanceType']}):")
     answer = aws.client("sagemaker-runtime").invoke_endpoint(
-        EndpointName=outputs["EndpointName"], ContentType="application/json", Body=json.dumps(DECISION)
+        EndpointName=outputs["EndpointName"], ContentType="application/json", Body=json.dumps(EXAMPLE_REQUEST)
     )
     body = answer["Body"].read()
     say.say(table(read_answers(body), width=72))

@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from localaws.session import LocalAws
 from semif.walk_api import walk_attempts
-from tools.demo import DECISION
+from stacks.example_decision import EXAMPLE_REQUEST
 from tools.local_environment import LocalEnvironment, Pool
 from tools.setup import MODEL_FILE, MODEL_SHA256
 
@@ -26,7 +26,7 @@ POOL = Pool((FIRST, SECOND, THIRD))
 UPDATED = Pool((SECOND, THIRD), {"max_shared_decisions": 3})
 
 
-def invoke(aws: LocalAws, body: Any = DECISION) -> dict[str, Any]:
+def invoke(aws: LocalAws, body: Any = EXAMPLE_REQUEST) -> dict[str, Any]:
     answer = aws.client("sagemaker-runtime").invoke_endpoint(
         EndpointName=ENDPOINT, ContentType="application/json", Body=json.dumps(body)
     )
@@ -142,7 +142,7 @@ def test_the_readme_shows_what_the_endpoint_answers(aws: LocalAws) -> None:
     answer = invoke(aws, request)["result"]
 
     result = shown["result"]
-    assert request == DECISION
+    assert request == EXAMPLE_REQUEST
     assert list(answer) == list(result)
     for key in ("option_ids", "answer_token_ids", "input_tokens", "prompt_sha256", "prompt_version", "model"):
         assert answer[key] == result[key]
@@ -151,7 +151,7 @@ def test_the_readme_shows_what_the_endpoint_answers(aws: LocalAws) -> None:
 
 
 def test_a_refused_decision_reaches_the_caller_with_its_code(aws: LocalAws) -> None:
-    decision = {**DECISION["decision"], "options": DECISION["decision"]["options"][:1]}
+    decision = {**EXAMPLE_REQUEST["decision"], "options": EXAMPLE_REQUEST["decision"]["options"][:1]}
 
     status, error = refusal(aws, {"decision": decision})
 
@@ -175,7 +175,7 @@ def test_plain_diff_sees_no_difference_after_a_deployment(environment: LocalEnvi
 
     assert same.returncode == 0, same.output
     assert other.returncode == 1, other.output
-    assert "SEMIF_MAX_SHARED_DECISIONS" in other.output
+    assert "SEMIF_MAX_SHARED_EXAMPLE_REQUESTS" in other.output
 
 
 @pytest.mark.usefixtures("all_types_available")
@@ -192,8 +192,8 @@ def test_an_update_brings_the_new_setting_and_leaves_one_generation(
     assert not set(before) & set(after)
     assert len(after) == 1
     assert len(model_names(aws)) == 1
-    state = DECISION["decision"]["state"]
-    four = [{**DECISION["decision"], "id": f"d{i}", "state": state} for i in range(4)]
+    state = EXAMPLE_REQUEST["decision"]["state"]
+    four = [{**EXAMPLE_REQUEST["decision"], "id": f"d{i}", "state": state} for i in range(4)]
     assert refusal(aws, {"decisions": four})[1]["code"] == "too_many_decisions"
     answers = invoke(aws, {"decisions": four[:3]})
     assert [result["id"] for result in answers["results"]] == ["d0", "d1", "d2"]
