@@ -102,12 +102,18 @@ class _Tensors:
         self._writer.add_tensor(name, values.astype(np.float32))
 
 
-def write_tiny_hybrid(path: Path, *, seed: int = 0, context_tokens: int = 4096) -> Path:
-    """Write the model to path and return it. context_tokens: the trained context that it claims."""
+def write_tiny_hybrid(
+    path: Path, *, seed: int = 0, context_tokens: int = 4096, pre_tokenizer: str = ARCHITECTURE
+) -> Path:
+    """Write the model to path and return it.
+
+    context_tokens: the trained context that it claims. pre_tokenizer: how text is split before its merges, by
+    llama.cpp's name (tokenizer.ggml.pre).
+    """
     shape = Shape()
     writer = GGUFWriter(path, ARCHITECTURE)
     _add_parameters(writer, shape, context_tokens)
-    vocabulary_size = _add_vocabulary(writer)
+    vocabulary_size = _add_vocabulary(writer, pre_tokenizer)
     tensors = _Tensors(writer, seed)
     tensors.matrix("token_embd.weight", vocabulary_size, shape.embedding, scale=1.0)
     tensors.matrix("output.weight", vocabulary_size, shape.embedding)
@@ -153,7 +159,7 @@ def _add_parameters(writer: GGUFWriter, shape: Shape, context_tokens: int) -> No
     writer.add_uint32(f"{ARCHITECTURE}.full_attention_interval", shape.attention_interval)
 
 
-def _add_vocabulary(writer: GGUFWriter) -> int:
+def _add_vocabulary(writer: GGUFWriter, pre_tokenizer: str) -> int:
     tokens = _byte_tokens()
     kinds = [TokenType.NORMAL] * len(tokens)
     for left, right in _MERGES:
@@ -167,7 +173,7 @@ def _add_vocabulary(writer: GGUFWriter) -> int:
         kinds.append(TokenType.USER_DEFINED)
     writer.add_vocab_size(len(tokens))
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(ARCHITECTURE)
+    writer.add_tokenizer_pre(pre_tokenizer)
     writer.add_token_list(tokens)
     writer.add_token_types([int(kind) for kind in kinds])
     writer.add_token_merges([f"{left} {right}" for left, right in _MERGES])

@@ -55,7 +55,8 @@ def _serve(settings: Settings) -> int:
         log_event(_log, "ready", **facts, start_s=round(time.perf_counter() - started_s, 3))
 
     if not engine.has_failed:
-        DrainingServer(assembly.app, engine, say_ready).run(sockets=[listener])
+        server = DrainingServer(assembly.app, engine, say_ready, max_body_bytes=settings.max_body_bytes)
+        server.run(sockets=[listener])
 
     code = EXIT_ENGINE_STOPPED if engine.has_failed else 0
     engine.abort()
@@ -63,6 +64,7 @@ def _serve(settings: Settings) -> int:
     if not engine.join(_JOIN_S):
         # A decode is still running and can't be interrupted; everybody has been answered.
         _exit_now(code)
+    assembly.close()
     return code
 
 

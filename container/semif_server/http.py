@@ -120,7 +120,7 @@ class RequestBoundary:
         record: RequestRecord = scope[_RECORD]
         record.code = error.code.value
         if record.status is None:
-            await _json_response(error.body(), error.status)(scope, receive, send)
+            await _error_response(error)(scope, receive, send)
 
 
 def _log_request(record: RequestRecord, elapsed_s: float) -> None:
@@ -157,7 +157,8 @@ def _check_headers(request: Request) -> None:
 
 async def _read_body(request: Request, limit_bytes: int) -> bytes:
     declared = request.headers.get("content-length", "")
-    too_large = declared.isdecimal() and int(declared) > limit_bytes
+    # A number too long for int() is too large as well.
+    too_large = declared.isdecimal() and (len(declared) > 18 or int(declared) > limit_bytes)
     stream = request.stream()
     chunks: list[bytes] = []
     size_bytes = 0
@@ -196,13 +197,17 @@ def _json_response(content: object, status: int, headers: dict[str, str] | None 
     return Response(body, status, headers=headers, media_type="application/json")
 
 
+def _error_response(error: RequestError) -> Response:
+    headers = {} if error.retry_after_s is None else {"retry-after": f"{error.retry_after_s:.0f}"}
+    return _json_response(error.body(), error.status, headers)
+
+
 async def _answer_request_error(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestError):
         raise error
     record: RequestRecord = request.scope[_RECORD]
     record.code = error.code.value
-    headers = {} if error.retry_after_s is None else {"retry-after": f"{error.retry_after_s:.0f}"}
-    return _json_response(error.body(), error.status, headers)
+    return _error_response(error)
 
 
 async def _answer_http_exception(request: Request, error: Exception) -> Response:

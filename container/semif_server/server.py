@@ -4,10 +4,13 @@ A container gets SIGTERM, and SIGKILL 30 s later. In between, /ping and new requ
 that were taken may finish for DRAIN_S, the rest are answered 503, and the process exits within 25 s.
 """
 
+import asyncio
 import contextlib
 import socket
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 from typing import Final
 
@@ -19,6 +22,9 @@ from semif_server.errors import SettingsError
 
 DRAIN_S: Final = 20.0
 _LAST_ANSWERS_S: Final = 2
+_READERS: Final = 2  # threads that parse and tokenize
+_READER_STACK_BYTES: Final = 8 * 1024 * 1024
+_STACK_PER_BODY_BYTE: Final = 1024
 _KEEP_ALIVE_S: Final = 75  # longer than what sits in front, so that it never meets a connection just closed
 
 
@@ -43,10 +49,14 @@ def bind(host: str, port: int) -> socket.socket:
 class DrainingServer(uvicorn.Server):
     """Serves until a signal or until the engine's thread has ended.
 
-    on_listening is called once, when the first connection would be accepted.
+    on_listening is called once, when the first connection would be accepted. Requests are read by threads
+    with a stack that grows with max_body_bytes: where a tokenizer's pattern is left to std::regex, llama.cpp
+    recurses once per character (some 320 bytes each), and past the stack's end the process is gone.
     """
 
-    def __init__(self, app: ASGIApp, engine: Engine, on_listening: Callable[[], None]) -> None:
+    def __init__(
+        self, app: ASGIApp, engine: Engine, on_listening: Callable[[], None], *, max_body_bytes: int
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -60,10 +70,13 @@ class DrainingServer(uvicorn.Server):
         )
         self._engine = engine
         self._on_listening = on_listening
+        self._reader_stack_bytes = _READER_STACK_BYTES + max_body_bytes * _STACK_PER_BODY_BYTE
         self._drain_until_s: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen."""
+        threading.stack_size(self._reader_stack_bytes)  # reserved, not used up, by each thread from here on
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_READERS, "reader"))
         await super().startup(sockets)
         self._on_listening()
 

@@ -19,6 +19,7 @@ from semif_server.server import bind
 from tests.container.conftest import SMOLLM2_SHA256
 from tests.container.process import ServerProcess, run_to_exit
 from tests.container.serving import PASSWORD_RESET, Serving, decision
+from tools.make_tiny_hybrid import write_tiny_hybrid
 
 Start = Callable[..., ServerProcess]
 
@@ -73,9 +74,9 @@ def test_a_container_starts_decides_and_stops(
     assert result["option_logits"] == same["option_logits"]
     assert result["prompt_sha256"] == same["prompt_sha256"]
 
-    # One request is running and one is waiting when the signal comes.
+    # One request is running and others wait when the signal comes; together they take seconds.
     long = decision(state="The customer cannot receive a password reset email. " * 20)
-    running = [in_background(lambda: server.post({"decision": long})) for _ in range(2)]
+    running = [in_background(lambda: server.post({"decision": long})) for _ in range(5)]
     wait_until_busy(server)
     signalled_s = time.monotonic()
     server.signal(signal.SIGTERM)
@@ -156,6 +157,33 @@ def test_what_can_not_finish_in_time_is_answered_before_the_end(start: Start, ti
         [(status, body)] = answers
         assert (status, json.loads(body)["error"]["code"]) == (503, "shutting_down")
     assert "Traceback" not in server.output()
+
+
+@pytest.mark.parametrize("text", ["a", " a", "1", "!", "漢"])
+def test_a_long_text_never_ends_the_process(start: Start, tmp_path: Path, text: str) -> None:
+    """Where a vocabulary's pattern is left to std::regex, llama.cpp recurses once for each character."""
+    gguf = write_tiny_hybrid(tmp_path / "regex.gguf", pre_tokenizer="deepseek-llm")
+    server = start(SEMIF_GGUF_PATH=str(gguf))
+    state = text * (255_000 // len(json.dumps(text)[1:-1]))
+
+    status, body = server.post({"decision": decision(state=state)})
+
+    assert (status, json.loads(body)["error"]["code"]) == (422, "prompt_too_long")
+    assert server.post({"decision": PASSWORD_RESET})[0] == 200
+
+
+@pytest.mark.parametrize(("digits", "status"), [(19, 413), (5000, 400)])
+def test_a_content_length_beyond_all_numbers_is_refused(
+    hybrid_process: ServerProcess, digits: int, status: int
+) -> None:
+    with socket.create_connection(("127.0.0.1", hybrid_process.port), timeout=10) as connection:
+        connection.sendall(
+            b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: " + b"9" * digits + b"\r\nConnection: close\r\n\r\n"
+        )
+        answer = connection.makefile("rb").read()
+    assert answer.startswith(f"HTTP/1.1 {status}".encode())
+    assert hybrid_process.post({"decision": PASSWORD_RESET})[0] == 200
 
 
 def test_a_client_that_leaves_does_no_harm(hybrid_process: ServerProcess) -> None:
