@@ -175,7 +175,7 @@ def test_plain_diff_sees_no_difference_after_a_deployment(environment: LocalEnvi
 
     assert same.returncode == 0, same.output
     assert other.returncode == 1, other.output
-    assert "SEMIF_MAX_SHARED_EXAMPLE_REQUESTS" in other.output
+    assert "SEMIF_MAX_SHARED_DECISIONS" in other.output
 
 
 @pytest.mark.usefixtures("all_types_available")
