@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ ACCOUNT = "123456789012"
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/semif-execution"
 IMAGE = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/semif:cpu-1"
 SETTINGS = HostingSettings(
-    ping_interval_s=0.05, ping_timeout_s=1, stop_grace_s=1.5, startup_cap_s=2.5, invocation_limit_s=1.0
+    ping_interval_s=0.05, ping_timeout_s=1, stop_grace_s=1.5, startup_cap_s=2.5, invocation_limit_s=30.0
 )
 
 CONTAINER = """
@@ -246,9 +246,12 @@ def wait_for(look: Callable[[], Any], enough: Callable[[Any], bool], limit_s: fl
 
 
 @pytest.fixture
-def lab(server: Server, tmp_path: Path) -> Iterator[Lab]:
+def lab(server: Server, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """A fresh backend; an indirect parameter is its limit for one invocation, in seconds."""
     moto_api_backend.reset()
-    backend = SageMakerBackend(server.url, ready_s=0.1, settings=SETTINGS)
+    limit_s: float = getattr(request, "param", SETTINGS.invocation_limit_s)
+    settings = replace(SETTINGS, invocation_limit_s=limit_s)
+    backend = SageMakerBackend(server.url, ready_s=0.1, settings=settings)
     server.backend = backend
     bucket = f"models-{uuid.uuid4().hex}"
     made = Lab(server.url, backend, tmp_path, bucket, server.clients)

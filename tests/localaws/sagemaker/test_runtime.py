@@ -94,11 +94,12 @@ def test_retry_after_is_dropped_from_a_429_too(serving: Any) -> None:
     assert "retry-after" not in response["ResponseMetadata"]["HTTPHeaders"]
 
 
-@pytest.mark.parametrize("body", [{"sleep": 3}, {"drip": 15}])
+@pytest.mark.parametrize("lab", [1.0], indirect=True)
+@pytest.mark.parametrize("body", [{"sleep": 30}, {"drip": 150}])
 def test_a_container_that_takes_too_long(serving: Any, body: dict[str, Any]) -> None:
     started = time.monotonic()
     response = model_error(serving, body)
-    assert 1.0 <= time.monotonic() - started < 2.5
+    assert 1.0 <= time.monotonic() - started < 30
     timed_out = (
         "Your invocation timed out while waiting for a response from container primary. Review the latency"
         " metrics for each container in Amazon CloudWatch, resolve the issue, and try again."
