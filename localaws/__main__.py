@@ -56,9 +56,13 @@ def main() -> None:
     )
     server, app = web.listen(settings)
 
+    def end() -> None:
+        app.end_builds()
+        server.shutdown()
+
     def stop(signum: int, frame: object) -> None:
         del signum, frame
-        threading.Thread(target=server.shutdown).start()
+        threading.Thread(target=end).start()
 
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)

@@ -94,7 +94,8 @@ def answer(service: str, backend: object, scope: Scope, request: HttpRequest) ->
         params = _decode(model, operation, request)
         found = violations(operation.input_shape, params)
         if found:
-            code = "ValidationError" if model.protocol == "query" else "ValidationException"
+            usual = "ValidationError" if model.protocol == "query" else "ValidationException"
+            code = getattr(backend, "invalid_request_code", usual)
             plural = "s" if len(found) > 1 else ""
             raise ServiceError(code, f"{len(found)} validation error{plural} detected: {'; '.join(found)}")
         method = getattr(backend, xform_name(operation.name), None)
@@ -113,13 +114,18 @@ def answer(service: str, backend: object, scope: Scope, request: HttpRequest) ->
         return _error_answer(model, bug, request_id)
 
 
+def _wire(model: ServiceModel) -> str:
+    """Return the protocol that boto3 speaks to a service: JSON where the model prefers CBOR and has both."""
+    return "json" if "json" in model.metadata.get("protocols", ()) else str(model.protocol)
+
+
 def _form(request: HttpRequest) -> dict[str, str]:
     text = request.body.decode("utf-8", "replace") if request.body else request.query
     return dict(parse_qsl(text, keep_blank_values=True))
 
 
 def _decode(model: ServiceModel, operation: OperationModel, request: HttpRequest) -> dict[str, Any]:
-    parser = PROTOCOL_PARSERS[model.protocol](operation)
+    parser = PROTOCOL_PARSERS[_wire(model)](operation)
     try:
         parsed: dict[str, Any] = parser.parse(
             {
@@ -139,7 +145,7 @@ def _decode(model: ServiceModel, operation: OperationModel, request: HttpRequest
 def _encode(
     model: ServiceModel, operation: OperationModel, result: Mapping[str, Any] | None, request_id: str
 ) -> HttpAnswer:
-    serializer = SERIALIZERS[model.protocol](operation, context=SerializationContext(request_id))
+    serializer = SERIALIZERS[_wire(model)](operation, context=SerializationContext(request_id))
     encoded = serializer.serialize(dict(result or {}))
     body = encoded["body"]
     headers = {**encoded["headers"], "x-amzn-RequestId": request_id}

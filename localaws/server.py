@@ -1,4 +1,4 @@
-"""The web application: CloudFormation, SageMaker, Lambda's Invoke, administration, and moto for the rest."""
+"""The web application: the services of our own, administration, and moto for the rest."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from localaws import moto_gaps
 from localaws.clients import Clients
 from localaws.cloudformation.backend import CloudFormationBackend
 from localaws.cloudformation.custom_resource import RESPONSE_PATH
+from localaws.codebuild.backend import CodeBuildBackend
+from localaws.codebuild.faults import PREFIX as CODEBUILD_FAULTS
 from localaws.functions.runtime import LambdaRuntime
 from localaws.protocol import HttpAnswer, HttpRequest, Scope, ServiceError, answer, json_answer
 from localaws.sagemaker.backend import SageMakerBackend
@@ -66,10 +68,13 @@ class LocalAwsApp:
         self._functions = LambdaRuntime(clients, settings.node_modules, settings.poll_s)
         self._cloudformation = CloudFormationBackend(clients)
         self._sagemaker = SageMakerBackend(settings.url, settings.ready_s)
+        self._codebuild = CodeBuildBackend(clients)
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._administration: Mapping[tuple[str, str], Callable[[HttpRequest], object]] = {
             ("GET", "/_localaws/health"): lambda _: {"status": "ok"},
-            ("GET", "/_localaws/faults"): lambda _: self._sagemaker.faults(),
+            ("GET", "/_localaws/builds"): lambda _: self._codebuild.settings(),
+            ("PUT", "/_localaws/builds"): self._put_builds,
+            ("GET", "/_localaws/faults"): lambda _: self._faults(),
             ("PUT", "/_localaws/faults"): self._put_faults,
             ("PUT", "/_localaws/images"): self._put_image,
         }
@@ -80,6 +85,7 @@ class LocalAwsApp:
         scope, service = caller(environ, self._settings.region)
         ours = path.startswith("/_localaws/") or service in {
             "cloudformation",
+            "codebuild",
             "sagemaker",
             "lambda",
             "states",
@@ -101,8 +107,13 @@ class LocalAwsApp:
         start_response(f"{found.status} ", headers)
         return [found.body]
 
+    def end_builds(self) -> None:
+        """Stop every build; their last lines and states are written while requests are still answered."""
+        self._codebuild.close()
+
     def close(self) -> None:
         """Stop every process that was started for a function or an endpoint."""
+        self.end_builds()
         self._functions.close()
         self._sagemaker.close()
 
@@ -110,8 +121,9 @@ class LocalAwsApp:
         if request.path.startswith("/_localaws/"):
             return self._administer(request)
         match service:
-            case "cloudformation":
-                return answer("cloudformation", self._cloudformation, scope, request)
+            case "cloudformation" | "codebuild":
+                backend = self._cloudformation if service == "cloudformation" else self._codebuild
+                return answer(service, backend, scope, request)
             case "sagemaker":
                 found = _INVOKE_ENDPOINT.fullmatch(request.path)
                 if found is None:
@@ -147,12 +159,22 @@ class LocalAwsApp:
             return json_answer({"code": error.code, "message": error.message}, error.status)
 
     def _put_faults(self, request: HttpRequest) -> object:
-        self._sagemaker.put_faults(_document(request))
-        return self._sagemaker.faults()
+        document = _document(request)
+        builds = {key: entry for key, entry in document.items() if key.startswith(CODEBUILD_FAULTS)}
+        faults = self._codebuild.read_faults(builds)
+        self._sagemaker.put_faults({key: entry for key, entry in document.items() if key not in builds})
+        self._codebuild.put_faults(faults)
+        return self._faults()
+
+    def _faults(self) -> object:
+        return self._sagemaker.faults() | self._codebuild.faults()
+
+    def _put_builds(self, request: HttpRequest) -> object:
+        self._codebuild.put_settings(_document(request))
+        return self._codebuild.settings()
 
     def _put_image(self, request: HttpRequest) -> object:
-        self._sagemaker.put_image(_document(request))
-        return {}
+        return {"uri": self._sagemaker.put_image(_document(request))}
 
 
 def _document(request: HttpRequest) -> Mapping[str, Any]:

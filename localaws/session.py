@@ -180,8 +180,15 @@ class LocalAws:
         return CdkResult(process.returncode, "".join(lines))
 
     def put_faults(self, faults: Mapping[str, Mapping[str, Any]]) -> None:
-        """Replace the faults, such as {"ml.g6e.xlarge": {"mode": "capacity", "seconds": 3}}."""
+        """Replace the faults, such as {"ml.g6e.xlarge": {"mode": "capacity", "seconds": 3}}.
+
+        Those of builds: {"codebuild:PROJECT": {"mode": "fail", "phase": "PROVISIONING"}}.
+        """
         self._administer("PUT", "faults", faults)
+
+    def put_builds(self, *, concurrent_builds: int = 2, minute_s: float = 60.0) -> None:
+        """Set how many builds run at once, and how many seconds a minute of their time limits has."""
+        self._administer("PUT", "builds", {"concurrent_builds": concurrent_builds, "minute_s": minute_s})
 
     def push_image(
         self,
@@ -190,18 +197,20 @@ class LocalAws:
         command: Sequence[str],
         environment: Mapping[str, str] | None = None,
         bind: Mapping[str, str] | None = None,
-    ) -> None:
-        """Push a container image: the command that stands for its entrypoint."""
+    ) -> str:
+        """Push a container image: the command that stands for its entrypoint. Return its URI by digest."""
         document = {"uri": uri, "command": list(command), "environment": dict(environment or {})}
-        self._administer("PUT", "images", {**document, **({"bind": dict(bind)} if bind else {})})
+        answer = self._administer("PUT", "images", {**document, **({"bind": dict(bind)} if bind else {})})
+        return str(answer["uri"])
 
-    def _administer(self, method: str, path: str, document: object) -> None:
+    def _administer(self, method: str, path: str, document: object) -> dict[str, Any]:
         request = urllib.request.Request(  # noqa: S310 - our own URL
             f"{self.url}/_localaws/{path}", json.dumps(document).encode(), method=method
         )
         try:
-            with urllib.request.urlopen(request, timeout=30):  # noqa: S310
-                return
+            with urllib.request.urlopen(request, timeout=30) as answered:  # noqa: S310
+                answer: dict[str, Any] = json.load(answered)
+                return answer
         except urllib.error.HTTPError as error:
             raise LocalAwsError(f"{method} {path}: {error.code} {error.read().decode()}") from error
 

@@ -35,7 +35,8 @@ def run(command: Sequence[str], grace_s: float) -> int:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: wake.set())
     try:
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+        # Descriptors that the shim was given are the program's.
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, close_fds=False)
     except OSError as error:
         print(f"cannot start {command[0]!r}: {error.strerror}", file=sys.stderr, flush=True)
         return CANNOT_START

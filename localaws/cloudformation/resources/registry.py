@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from localaws.cloudformation.resources import (
     cloudwatch,
+    codebuild,
     ecr,
     functions,
     iam,
@@ -22,6 +23,7 @@ from localaws.cloudformation.resources.base import ResourceType
 _TYPES: tuple[type[ResourceType], ...] = (
     cloudwatch.Alarm,
     cloudwatch.Dashboard,
+    codebuild.Project,
     ecr.Repository,
     functions.EventInvokeConfig,
     functions.Function,
