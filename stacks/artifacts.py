@@ -1,6 +1,5 @@
 """ArtifactsStack: the model bucket and the image repository. Stateful: both stay when the stack goes."""
 
-from pathlib import Path
 from typing import Final
 
 import aws_cdk as cdk
@@ -10,40 +9,33 @@ from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
-from stacks.settings import ModelSettings
-
-CONTAINER_SOURCES: Final = Path(__file__).parent.parent / "container"
-MODELS_PREFIX: Final = "models/"
+# More than a repository can hold (its quota is 100,000 images), so the rules that protect never expire one.
+_UNREACHABLE_COUNT: Final = 1_000_000
+_LEFTOVER_DAYS: Final = 7
 
 
 class ArtifactsStack(cdk.Stack):
     """What endpoints are made from.
 
     `bucket` and `repository` keep the logical ids ModelBucket and ImageRepository for ever: another id would
-    be another, empty resource. `image_uri` is the project's image, `model_uri` the archive's prefix.
+    be another, empty resource. `repository_uri` is the repository's name in image URIs.
     """
 
-    def __init__(
-        self, scope: Construct, construct_id: str, *, environment_name: str, region: str, model: ModelSettings
-    ) -> None:
+    def __init__(self, scope: Construct, construct_id: str, *, environment_name: str, region: str) -> None:
         super().__init__(scope, construct_id, stack_name=f"semif-{environment_name}-artifacts")
         self.bucket = self._model_bucket()
         self.repository = self._image_repository()
         # Exported for ever, whoever uses it: CloudFormation refuses to change an export that is in use.
         self.export_value(self.bucket.bucket_name)
         self.export_value(self.repository.repository_name)
-        self.model_uri = f"s3://{self.bucket.bucket_name}/{model_prefix(model)}"
         registry = f"{cdk.Aws.ACCOUNT_ID}.dkr.ecr.{region}.{cdk.Aws.URL_SUFFIX}"
-        repository_uri = f"{registry}/{self.repository.repository_name}"
-        self.image_uri = f"{repository_uri}:{cpu_image_tag()}"
+        self.repository_uri = f"{registry}/{self.repository.repository_name}"
         publish(
             self,
             f"/semif/{environment_name}/artifacts",
             {
                 "BucketName": self.bucket.bucket_name,
-                "RepositoryUri": repository_uri,
-                "ImageUri": self.image_uri,
-                "ModelUri": self.model_uri,
+                "RepositoryUri": self.repository_uri,
             },
         )
 
@@ -63,11 +55,14 @@ class ArtifactsStack(cdk.Stack):
         return bucket
 
     def _image_repository(self) -> ecr.Repository:
+        # ECR encrypts with AES-256 where no other key is named. Naming AES256 would change nothing and yet
+        # replace a repository that exists, so there is no EncryptionConfiguration.
         repository = ecr.Repository(
             self,
             "ImageRepository",
             image_scan_on_push=True,
             image_tag_mutability=ecr.TagMutability.IMMUTABLE,
+            lifecycle_rules=_lifecycle_rules(),
             removal_policy=cdk.RemovalPolicy.RETAIN,
         )
         _keep_logical_id(repository, "ImageRepository")
@@ -87,17 +82,36 @@ class ArtifactsStack(cdk.Stack):
         return repository
 
 
-def cpu_image_tag() -> str:
-    """Tag of the CPU image: the content of container/, so that an immutable tag never needs to move."""
-    fingerprint = cdk.FileSystem.fingerprint(
-        str(CONTAINER_SOURCES), exclude=["__pycache__", "*.pyc"], ignore_mode=cdk.IgnoreMode.GIT
-    )
-    return f"cpu-{fingerprint[:16]}"
+def _lifecycle_rules() -> list[ecr.LifecycleRule]:
+    """Expire what builds leave behind, never an image that a model may name.
 
-
-def model_prefix(model: ModelSettings) -> str:
-    """Key prefix of a model's archive, which holds the GGUF, its manifest and the prompt profile."""
-    return f"{MODELS_PREFIX}{model.sha256}/"
+    An image that matches a rule's tags cannot be expired by a later rule, so the first two protect each
+    finished image for ever, even one that still has its candidate's tag.
+    """
+    finished = [
+        ecr.LifecycleRule(
+            description=f"Never expire a finished {flavour} image",
+            rule_priority=priority,
+            tag_prefix_list=[f"{flavour}-"],
+            max_image_count=_UNREACHABLE_COUNT,
+        )
+        for priority, flavour in enumerate(("cpu", "cuda"), start=1)
+    ]
+    leftovers = [
+        ecr.LifecycleRule(
+            description="Candidates of builds that did not end well",
+            rule_priority=3,
+            tag_prefix_list=["candidate-"],
+            max_image_age=cdk.Duration.days(_LEFTOVER_DAYS),
+        ),
+        ecr.LifecycleRule(
+            description="Images without a tag",
+            rule_priority=4,
+            tag_status=ecr.TagStatus.UNTAGGED,
+            max_image_age=cdk.Duration.days(_LEFTOVER_DAYS),
+        ),
+    ]
+    return finished + leftovers
 
 
 def publish(stack: cdk.Stack, parameter_path: str, values: dict[str, str]) -> None:

@@ -3,6 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+
+Choice = TypeVar("Choice", bound=str)
 
 
 class SettingsError(ValueError):
@@ -62,6 +65,17 @@ class MappingReader:
     def optional_whole(self, key: str, low: int, high: int) -> int | None:
         """Read a whole number, or None where the key is absent or null."""
         return self.whole(key, low, low, high) if self.has(key) else None
+
+    def choice(self, key: str, allowed: Sequence[Choice]) -> Choice | None:
+        """Read one of some words, or None where the key is absent or null."""
+        if not self.has(key):
+            return None
+        for word in allowed:
+            if self.value[key] == word:
+                return word
+        raise SettingsError(
+            self.at(key), f"must be one of {', '.join(allowed)}, not {_shown(self.value[key])}"
+        )
 
     def texts(self, key: str, pattern: str, allowed: str) -> tuple[str, ...]:
         """Read a non-empty list of different strings that match `pattern`."""

@@ -5,17 +5,18 @@ from typing import Final
 import aws_cdk as cdk
 from constructs import Construct
 
-from stacks.artifacts import MODELS_PREFIX, ArtifactsStack, publish
+from stacks.artifacts import ArtifactsStack, publish
 from stacks.constructs.execution_role import ExecutionRole
 from stacks.constructs.pooled_endpoint import Container, Fleet, PooledEndpoint
+from stacks.endpoint_inputs import EndpointInputs
 from stacks.example_decision import example_command
-from stacks.settings import EnvironmentSettings
+from stacks.settings import EnvironmentSettings, SemIfEndpointSettings
 
 MODEL_DIR: Final = "/opt/ml/model"
 
 
 class DecisionsStack(cdk.Stack):
-    """One environment's decision endpoint on the model and the image of its artifacts."""
+    """One environment's decision endpoint on a model and an image, given or built."""
 
     def __init__(
         self,
@@ -27,21 +28,20 @@ class DecisionsStack(cdk.Stack):
     ) -> None:
         super().__init__(scope, construct_id, stack_name=f"semif-{environment.name}-decisions")
         settings = environment.decisions
+        inputs = EndpointInputs(self, environment, artifacts)
+        image, archive = inputs.image, inputs.archive
         role = ExecutionRole(
-            self,
-            "ExecutionRole",
-            bucket_name=artifacts.bucket.bucket_name,
-            prefix=MODELS_PREFIX,
-            repository_arn=self._repository_arn(environment, artifacts),
+            self, "ExecutionRole", archive=archive.place, repository_arn=image.repository_arn
         )
         self.endpoint = PooledEndpoint(
             self,
             "Decisions",
             endpoint_name=settings.name,
             container=Container(
-                image_uri=settings.image.uri if settings.image else artifacts.image_uri,
-                model_uri=artifacts.model_uri,
-                environment=server_environment(environment),
+                image_uri=image.uri,
+                model_uri=archive.uri,
+                packed_model=archive.packed,
+                environment=server_environment(settings, archive.file),
             ),
             fleet=Fleet(
                 instance_types=settings.pool,
@@ -60,7 +60,9 @@ class DecisionsStack(cdk.Stack):
                 "EndpointName": settings.name,
                 "EndpointArn": self.endpoint.arn,
                 "Region": environment.region,
-                "ModelSha256": environment.model.sha256,
+                "ImageUri": image.uri,
+                "ModelUri": archive.uri,
+                "ModelSha256": archive.sha256,
                 "InstanceType": self.endpoint.instance_type,
                 "Attempts": self.endpoint.attempts,
                 "LogGroup": f"/aws/sagemaker/Endpoints/{settings.name}",
@@ -68,21 +70,11 @@ class DecisionsStack(cdk.Stack):
             },
         )
 
-    def _repository_arn(self, environment: EnvironmentSettings, artifacts: ArtifactsStack) -> str:
-        image = environment.decisions.image
-        return self.format_arn(
-            service="ecr",
-            account=image.account if image else None,
-            resource="repository",
-            resource_name=image.repository if image else artifacts.repository.repository_name,
-        )
 
-
-def server_environment(environment: EnvironmentSettings) -> dict[str, str]:
+def server_environment(settings: SemIfEndpointSettings, gguf_file: str) -> dict[str, str]:
     """Environment of the server's container; the address to listen on is the image's own affair."""
-    settings = environment.decisions
     values: dict[str, object] = {
-        "SEMIF_GGUF_PATH": f"{MODEL_DIR}/{environment.model.file}",
+        "SEMIF_GGUF_PATH": f"{MODEL_DIR}/{gguf_file}",
         "SEMIF_MODEL_DIR": MODEL_DIR,
         "SEMIF_N_GPU_LAYERS": settings.gpu_layers,
         "SEMIF_MAX_TOKENS": settings.max_tokens,

@@ -2,21 +2,27 @@
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from constructs import Node
 
+from stacks.build_settings import BuildSettings, read_build
+from stacks.dlc import Flavour
+from stacks.images import ImageSettings, read_image
+from stacks.instance_types import flavour_of
 from stacks.mapping_reader import MappingReader, SettingsError, matching
+from stacks.model_settings import ModelSettings, read_model
 
 CONTEXT_KEY: Final = "environments"
 REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 """Not CDK_DEFAULT_REGION: the CDK CLI sets it to us-east-1 where no region is configured at all."""
 MAX_ENDPOINT_NAME_LENGTH: Final = 63
+CUDA_13_AMI: Final = "al2023-ami-sagemaker-inference-gpu-4-1"
+"""The host AMI whose driver runs the CUDA image; the default AMIs have older drivers."""
 
-_ENVIRONMENT_KEYS: Final = ("name", "account", "region", "tags", "model", "endpoints")
+_ENVIRONMENT_KEYS: Final = ("name", "account", "region", "tags", "model", "build", "endpoints")
 _ENDPOINT_KEYS: Final = (
     "name",
     "image",
@@ -38,35 +44,12 @@ _ENDPOINT_NAME: Final = (
     rf"[a-z0-9](-*[a-z0-9]){{0,{MAX_ENDPOINT_NAME_LENGTH - 1}}}",
     f"1 to {MAX_ENDPOINT_NAME_LENGTH} lower-case letters, digits and inner hyphens",
 )
-_IMAGE: Final = (
-    r"(?P<account>[0-9]{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?"
-    r"/(?P<repository>[a-z0-9]+([._/-][a-z0-9]+)*)(@sha256:[0-9a-f]{64}|:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})",
-    "an image in ECR: ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY@sha256:DIGEST or …:TAG",
-)
 _TAG_TEXT: Final = r"[\w .:/=+\-@]"
 
 
 @dataclass(frozen=True)
-class ModelSettings:
-    """The GGUF that an environment serves; its archive in the bucket goes by the checksum."""
-
-    file: str
-    sha256: str
-
-
-@dataclass(frozen=True)
-class ImageSettings:
-    """A container image in ECR, in the endpoint's own region."""
-
-    uri: str
-    account: str
-    region: str
-    repository: str
-
-
-@dataclass(frozen=True)
 class SemIfEndpointSettings:
-    """The decision endpoint. `image` None means the project's own image in the artifacts' repository."""
+    """The decision endpoint. `image` None means the project's own image, which a build makes."""
 
     name: str
     image: ImageSettings | None
@@ -92,6 +75,7 @@ class EnvironmentSettings:
     region: str
     tags: Mapping[str, str]
     model: ModelSettings
+    build: BuildSettings
     decisions: SemIfEndpointSettings
 
 
@@ -124,23 +108,19 @@ def _environment(reader: MappingReader, variables: Mapping[str, str]) -> Environ
         "name", r"[a-z][a-z0-9-]{0,15}", "a lower-case letter, then up to 15 of a-z, 0-9 and -"
     )
     region = _region(reader, variables)
-    model = reader.mapping("model", ("file", "sha256"))
-    endpoints = reader.mapping("endpoints", ("decisions",))
+    decisions = reader.mapping("endpoints", ("decisions",)).mapping("decisions", _ENDPOINT_KEYS)
+    image = read_image(decisions, "image", region)
+    pool = decisions.texts("pool", r"ml\.[a-z0-9-]+\.[a-z0-9]+", "an instance type such as ml.c6i.2xlarge")
+    flavour = None if image else flavour_of(pool, decisions.at("pool"))
     return EnvironmentSettings(
         name=name,
         account=reader.optional_text("account", r"[0-9]{12}", "an account id of 12 digits"),
         region=region,
         tags=_tags(reader),
-        model=ModelSettings(
-            file=model.text(
-                "file", r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.gguf", "a file name that ends in .gguf"
-            ),
-            sha256=model.text("sha256", r"[0-9a-f]{64}", "64 lower-case hexadecimal digits"),
-        ),
+        model=read_model(reader),
+        build=read_build(reader, region=region, flavour=flavour),
         decisions=_semif_endpoint(
-            endpoints.mapping("decisions", _ENDPOINT_KEYS),
-            default_name=f"semif-{name}-decisions",
-            region=region,
+            decisions, default_name=f"semif-{name}-decisions", image=image, pool=pool, flavour=flavour
         ),
     )
 
@@ -177,7 +157,14 @@ def _tags(reader: MappingReader) -> Mapping[str, str]:
     return dict(value)
 
 
-def _semif_endpoint(reader: MappingReader, *, default_name: str, region: str) -> SemIfEndpointSettings:
+def _semif_endpoint(
+    reader: MappingReader,
+    *,
+    default_name: str,
+    image: ImageSettings | None,
+    pool: tuple[str, ...],
+    flavour: Flavour | None,
+) -> SemIfEndpointSettings:
     max_tokens = reader.whole("max_tokens", 4096, 64, 1_048_576)
     max_request_tokens = reader.whole("max_request_tokens", 8192, 64, 16_777_216)
     if max_request_tokens < max_tokens:
@@ -187,15 +174,16 @@ def _semif_endpoint(reader: MappingReader, *, default_name: str, region: str) ->
         )
     return SemIfEndpointSettings(
         name=reader.optional_text("name", *_ENDPOINT_NAME) or default_name,
-        image=_image(reader, region),
-        pool=reader.texts("pool", r"ml\.[a-z0-9-]+\.[a-z0-9]+", "an instance type such as ml.c6i.2xlarge"),
+        image=image,
+        pool=pool,
         instance_count=reader.whole("instance_count", 1, 1, 100),
-        gpu_layers=reader.whole("gpu_layers", 0, -1, 10_000),
+        gpu_layers=reader.whole("gpu_layers", -1 if flavour == "cuda" else 0, -1, 10_000),
         inference_ami_version=reader.optional_text(
             "inference_ami_version",
             r"[a-z0-9][a-z0-9-]{0,127}",
-            "an AMI version such as al2023-ami-sagemaker-inference-gpu-4-1",
-        ),
+            f"an AMI version such as {CUDA_13_AMI}",
+        )
+        or (CUDA_13_AMI if flavour == "cuda" else None),
         download_timeout_s=reader.whole("download_timeout_s", 900, 60, 3600),
         startup_timeout_s=reader.whole("startup_timeout_s", 600, 60, 3600),
         max_tokens=max_tokens,
@@ -204,19 +192,3 @@ def _semif_endpoint(reader: MappingReader, *, default_name: str, region: str) ->
         max_body_bytes=reader.whole("max_body_bytes", 262_144, 1024, 26_214_400),
         threads=reader.optional_whole("threads", 1, 512),
     )
-
-
-def _image(reader: MappingReader, region: str) -> ImageSettings | None:
-    if not reader.has("image"):
-        return None
-    image = reader.mapping("image", ("uri",))
-    uri = image.text("uri", *_IMAGE)
-    parts = re.fullmatch(_IMAGE[0], uri)
-    if parts is None:
-        raise AssertionError("bug: the pattern matched a moment ago")
-    if parts["region"] != region:
-        raise SettingsError(
-            image.at("uri"),
-            f"is in {parts['region']}; SageMaker takes images of its own region only: {region}",
-        )
-    return ImageSettings(uri, parts["account"], parts["region"], parts["repository"])

@@ -4,6 +4,8 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from stacks.artifacts import ArtifactsStack
+from stacks.build import BuildStack
+from stacks.model_settings import BuiltModel
 from stacks.semif_endpoint import DecisionsStack
 from stacks.settings import EnvironmentSettings
 
@@ -20,8 +22,11 @@ class EnvironmentStage(cdk.Stage):
             "artifacts",
             environment_name=settings.name,
             region=settings.region,
-            model=settings.model,
         )
         self.decisions = DecisionsStack(self, "decisions", environment=settings, artifacts=self.artifacts)
+        if isinstance(settings.model, BuiltModel) or settings.build.image is not None:
+            builds = BuildStack(self, "builds", environment=settings, artifacts=self.artifacts)
+            # No reference says so: the projects are known by their names.
+            self.decisions.add_stack_dependency(builds)
         for key, value in settings.tags.items():
             cdk.Tags.of(self).add(key, value)

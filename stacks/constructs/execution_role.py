@@ -4,17 +4,18 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from stacks.model_settings import S3Place
+
 
 class ExecutionRole(iam.Role):
-    """Reads one prefix of one bucket and one repository; logs and metrics of endpoints; nothing else."""
+    """Reads what begins with one key of one bucket, one repository; logs, metrics of endpoints; no more."""
 
     def __init__(
         self,
         scope: Construct,
         construct_id: str,
         *,
-        bucket_name: str,
-        prefix: str,
+        archive: S3Place,
         repository_arn: str,
     ) -> None:
         super().__init__(
@@ -26,15 +27,17 @@ class ExecutionRole(iam.Role):
             ),
         )
         stack = cdk.Stack.of(self)
-        bucket = f"arn:{cdk.Aws.PARTITION}:s3:::{bucket_name}"
+        bucket = f"arn:{cdk.Aws.PARTITION}:s3:::{archive.bucket}"
         log_groups = stack.format_arn(
             service="logs",
             resource="log-group",
             resource_name="/aws/sagemaker/Endpoints/*",
             arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
         )
-        self._allow("ModelArchive", ["s3:GetObject"], f"{bucket}/{prefix}*")
-        self._allow("ModelListing", ["s3:ListBucket"], bucket, {"StringLike": {"s3:prefix": [f"{prefix}*"]}})
+        self._allow("ModelArchive", ["s3:GetObject"], f"{bucket}/{archive.key}*")
+        self._allow(
+            "ModelListing", ["s3:ListBucket"], bucket, {"StringLike": {"s3:prefix": [f"{archive.key}*"]}}
+        )
         self._allow(
             "Image",
             ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],

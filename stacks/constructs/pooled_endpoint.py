@@ -17,10 +17,15 @@ RESOURCE_TYPE: Final = "Custom::InstancePoolEndpoint"
 
 @dataclass(frozen=True)
 class Container:
-    """What runs: an image, its environment, and the S3 prefix that becomes /opt/ml/model."""
+    """What runs: an image, its environment, and the archive that becomes /opt/ml/model.
+
+    Each URI is a literal or the token of a BuildRun, for which the model then waits. `model_uri` is a prefix,
+    or the key of a model.tar.gz if `packed_model`.
+    """
 
     image_uri: str
     model_uri: str
+    packed_model: bool
     environment: Mapping[str, str]
 
 
@@ -91,7 +96,9 @@ class PooledEndpoint(Construct):
 
     def _model(self, container: Container, execution_role: iam.Role) -> sagemaker.CfnModel:
         source = sagemaker.CfnModel.S3DataSourceProperty(
-            compression_type="None", s3_data_type="S3Prefix", s3_uri=container.model_uri
+            compression_type="Gzip" if container.packed_model else "None",
+            s3_data_type="S3Object" if container.packed_model else "S3Prefix",
+            s3_uri=container.model_uri,
         )
         return sagemaker.CfnModel(
             self,

@@ -1,0 +1,168 @@
+"""What an endpoint of this project runs on: given, or brought by a build that the endpoint waits for."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import aws_cdk as cdk
+
+from stacks.artifacts import ArtifactsStack
+from stacks.build_names import archive_project, image_project, log_group_name, projects
+from stacks.build_settings import QUEUED_TIMEOUT_MINUTES, BuildSettings, ImageBuildSettings
+from stacks.build_sources import (
+    DOCKERFILES,
+    archive_source,
+    image_content_hash,
+    image_source,
+    image_tag,
+    location,
+)
+from stacks.constructs.build_run import ArchiveBuildRun, Build, ImageBuildRun
+from stacks.constructs.build_run_provider import BuildRunProvider
+from stacks.constructs.repository_arn import own_repository_arn, repository_arn
+from stacks.model_settings import MODELS_PREFIX, BuiltModel, S3Place
+from stacks.settings import EnvironmentSettings
+
+
+@dataclass(frozen=True)
+class ImageInUse:
+    """`uri` may be a token. `repository_arn` is what the endpoint's role has to pull from."""
+
+    uri: str
+    repository_arn: str
+
+
+@dataclass(frozen=True)
+class ArchiveInUse:
+    """`uri`, `file` and `sha256` may be tokens. `place` is what the endpoint's role has to read."""
+
+    uri: str
+    file: str
+    sha256: str
+    place: S3Place
+    packed: bool
+
+
+class EndpointInputs:
+    """The image and the archive that `stack` consumes, with the builds behind them as its own resources."""
+
+    def __init__(self, stack: cdk.Stack, environment: EnvironmentSettings, artifacts: ArtifactsStack) -> None:
+        self._stack = stack
+        self._environment = environment
+        self._artifacts = artifacts
+        self._provider = self._build_run_provider()
+        self.image = self._image()
+        self.archive = self._archive()
+
+    def _build_run_provider(self) -> BuildRunProvider | None:
+        name = self._environment.name
+        image, model = self._environment.build.image, self._environment.model
+        consumed = [
+            *([image_project(name, image.flavour)] if image else []),
+            *([archive_project(name)] if isinstance(model, BuiltModel) else []),
+        ]
+        if not consumed:
+            return None
+        return BuildRunProvider(
+            self._stack,
+            "BuildRun",
+            projects=consumed,
+            every_project=projects(name),
+            log_group_name=log_group_name(name),
+        )
+
+    def _image(self) -> ImageInUse:
+        given, build = self._environment.decisions.image, self._environment.build.image
+        if given is not None:
+            return ImageInUse(given.uri, repository_arn(self._stack, given.repository))
+        if build is None or self._provider is None:
+            raise AssertionError("bug: an endpoint without an image of its own, and none is built")
+        repository = self._artifacts.repository
+        arn = own_repository_arn(self._stack, repository.repository_name)
+        source = image_source(self._stack, build.flavour)
+        content_hash = image_content_hash(source, build)
+        tag = image_tag(build.flavour, content_hash)
+        run = ImageBuildRun(
+            self._stack,
+            f"Image{build.flavour.capitalize()}",
+            provider=self._provider,
+            build=Build(
+                project_name=image_project(self._environment.name, build.flavour),
+                content_hash=content_hash,
+                source_location=location(source),
+                environment=image_variables(self._environment.build, build, tag, self._artifacts),
+                timeout_minutes=self._environment.build.timeout_minutes + QUEUED_TIMEOUT_MINUTES,
+            ),
+            repository_name=repository.repository_name,
+            repository_arn=arn,
+            repository_uri=self._artifacts.repository_uri,
+            image_tag=tag,
+            base_image_digest=build.base_image.digest,
+        )
+        return ImageInUse(run.image_uri, arn)
+
+    def _archive(self) -> ArchiveInUse:
+        model = self._environment.model
+        if not isinstance(model, BuiltModel):
+            return ArchiveInUse(model.s3_uri, model.file, model.sha256, model.place, model.packed)
+        if self._provider is None:
+            raise AssertionError("bug: a model that is built, and nothing that starts the build")
+        bucket_name = self._artifacts.bucket.bucket_name
+        run = ArchiveBuildRun(
+            self._stack,
+            "Archive",
+            provider=self._provider,
+            build=Build(
+                project_name=archive_project(self._environment.name),
+                content_hash=model.content_hash,
+                source_location=location(archive_source(self._stack)),
+                environment=archive_variables(self._environment.build, model, bucket_name),
+                timeout_minutes=self._environment.build.timeout_minutes + QUEUED_TIMEOUT_MINUTES,
+            ),
+            bucket_name=bucket_name,
+            prefix=model.prefix,
+            model_revision=model.revision,
+            model_sha256=model.sha256 if model.sha256 and model.unchanged else "",
+        )
+        return ArchiveInUse(
+            uri=run.model_uri,
+            # How many shards there are shows only when they are cut.
+            file=model.file if model.shard_bytes is None else run.file,
+            sha256=run.sha256,
+            place=S3Place(bucket_name, MODELS_PREFIX),
+            packed=False,
+        )
+
+
+def image_variables(
+    build: BuildSettings, image: ImageBuildSettings, tag: str, artifacts: ArtifactsStack
+) -> Mapping[str, str]:
+    """Environment of an image's build."""
+    variables = {
+        "SEMIF_IMAGE_TAG": tag,
+        "SEMIF_REPOSITORY_URI": artifacts.repository_uri,
+        "SEMIF_BASE_IMAGE": image.base_image.uri,
+        "SEMIF_PYTHON_IMAGE": image.python_image.uri,
+        "SEMIF_DOCKERFILE": DOCKERFILES[image.flavour],
+        "SEMIF_BUCKET": artifacts.bucket.bucket_name,
+        "SEMIF_SCAN_SEVERITY": build.scan_severity,
+    }
+    if image.bindings is not None:
+        variables["SEMIF_BUILD_ARGS"] = json.dumps({"BINDINGS": image.bindings})
+    return variables | _mirror(build)
+
+
+def archive_variables(build: BuildSettings, model: BuiltModel, bucket_name: str) -> Mapping[str, str]:
+    """Environment of an archive's build; the Hub's token is the project's, never a literal."""
+    variables = {
+        "SEMIF_RECIPE": model.recipe,
+        "SEMIF_BUCKET": bucket_name,
+        "SEMIF_PREFIX": model.prefix,
+    }
+    if build.hub is not None:
+        variables["HF_ENDPOINT"] = build.hub
+    return variables | _mirror(build)
+
+
+def _mirror(build: BuildSettings) -> dict[str, str]:
+    return {} if build.package_index is None else {"PIP_INDEX_URL": build.package_index}
