@@ -29,6 +29,10 @@ from localaws.codebuild.backend import CodeBuildBackend
 from localaws.codebuild.faults import PREFIX as CODEBUILD_FAULTS
 from localaws.functions.runtime import LambdaRuntime
 from localaws.protocol import HttpAnswer, HttpRequest, Scope, ServiceError, answer, json_answer
+from localaws.registry import ecr_gaps
+from localaws.registry.faults import PREFIX as ECR_FAULTS
+from localaws.registry.faults import RegistryFaultError, RegistryFaults
+from localaws.registry.faults import check as check_registry_faults
 from localaws.sagemaker.backend import SageMakerBackend
 
 log = logging.getLogger("localaws.server")
@@ -63,6 +67,8 @@ class LocalAwsApp:
 
     def __init__(self, settings: Settings) -> None:
         moto_gaps.configure(longest_wait_s=settings.poll_s)
+        self._registry_faults = RegistryFaults()
+        ecr_gaps.fill(self._registry_faults)
         self._settings = settings
         clients = Clients(settings.url)
         self._functions = LambdaRuntime(clients, settings.node_modules, settings.poll_s)
@@ -162,12 +168,19 @@ class LocalAwsApp:
         document = _document(request)
         builds = {key: entry for key, entry in document.items() if key.startswith(CODEBUILD_FAULTS)}
         faults = self._codebuild.read_faults(builds)
-        self._sagemaker.put_faults({key: entry for key, entry in document.items() if key not in builds})
+        pushes = {key: entry for key, entry in document.items() if key.startswith(ECR_FAULTS)}
+        try:
+            check_registry_faults(pushes)
+        except RegistryFaultError as error:
+            raise ServiceError("ValidationException", str(error)) from error
+        ours = builds | pushes
+        self._sagemaker.put_faults({key: entry for key, entry in document.items() if key not in ours})
         self._codebuild.put_faults(faults)
+        self._registry_faults.put(pushes)
         return self._faults()
 
     def _faults(self) -> object:
-        return self._sagemaker.faults() | self._codebuild.faults()
+        return self._sagemaker.faults() | self._codebuild.faults() | self._registry_faults.render()
 
     def _put_builds(self, request: HttpRequest) -> object:
         self._codebuild.put_settings(_document(request))

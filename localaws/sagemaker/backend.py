@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from localaws.clients import Clients
 from localaws.protocol import Scope, ServiceError
+from localaws.registry.registry import Registry
 from localaws.sagemaker import runtime
 from localaws.sagemaker.catalog import Catalog, Params
 from localaws.sagemaker.endpoints import Endpoints
@@ -41,7 +44,7 @@ class SageMakerBackend:
         self._settings = settings or HostingSettings()
         self._ready_s = ready_s
         self._clients = Clients(server_url)
-        self._images = ImageRegistry()
+        self._images = ImageRegistry(Registry(self._clients))
         self._closing = threading.Event()
         self._hosting = Hosting(self._clients, self._images, self._settings, self._closing)
         self._lock = threading.RLock()
@@ -62,13 +65,17 @@ class SageMakerBackend:
         with self._lock:
             return render_faults(self._faults)
 
-    def put_image(self, spec: Mapping[str, Any]) -> None:
-        """Push a container image. A wrong description is a ServiceError."""
+    def put_image(self, spec: Mapping[str, Any]) -> str:
+        """Push a process's image and return its URI by digest. A wrong description is a ServiceError."""
         try:
             image = parse_image(spec)
         except ImageSpecError as error:
             raise ServiceError("ValidationException", str(error)) from error
-        self._images.put(image)
+        try:
+            self._images.put(image)
+        except ClientError as error:
+            raise ServiceError(error.response["Error"]["Code"], error.response["Error"]["Message"]) from error
+        return image.resolved
 
     def close(self) -> None:
         """Give up what is starting and stop every container. Returns when all processes are gone."""

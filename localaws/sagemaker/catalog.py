@@ -13,9 +13,10 @@ import botocore.session
 
 from localaws.clients import Clients
 from localaws.protocol import Scope, ServiceError
+from localaws.registry.references import parse_ecr
+from localaws.registry.registry import Registry, UnsupportedManifestError
 from localaws.sagemaker import listing, messages, model_data
 from localaws.sagemaker.faults import Fault, FaultMode
-from localaws.sagemaker.images import parse_ecr
 from localaws.sagemaker.models import EndpointConfig, Model, arn, container_of, data_of, variant_of
 from localaws.sagemaker.tags import TagStore, check_tags
 
@@ -33,6 +34,7 @@ class Catalog:
     def __init__(self, scope: Scope, clients: Clients, tags: TagStore, lock: threading.RLock) -> None:
         self._scope = scope
         self._clients = clients
+        self._registry = Registry(clients)
         self._tags = tags
         self._lock = lock
         self._models: dict[str, Model] = {}
@@ -188,6 +190,10 @@ class Catalog:
                 raise invalid(messages.non_ecr_image(image))
         elif reference.region != self._scope.region:
             raise invalid(messages.foreign_image_region(image, self._scope.region))
+        try:
+            self._registry.find(image)
+        except UnsupportedManifestError as error:
+            raise invalid(str(error)) from error
 
 
 def invalid(message: str) -> ServiceError:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from localaws.clients import Clients
 from localaws.protocol import Scope
+from localaws.registry.registry import UnsupportedManifestError
 from localaws.sagemaker import messages, model_data, shim
 from localaws.sagemaker.container import Container
 from localaws.sagemaker.container_logs import LogShipper
@@ -107,7 +108,10 @@ class Hosting:
         injected = injected_failure(placement, model.name, model.role, model.data.url if model.data else "")
         if injected:
             raise HostingError(injected)
-        image = self._images.get(model.image)
+        try:
+            image = self._images.get(model.image)
+        except UnsupportedManifestError as error:
+            raise HostingError(str(error)) from error
         if image is None:
             raise HostingError(messages.image_missing(model.name, model.role))
         folder = Path(tempfile.mkdtemp(prefix="localaws-sagemaker-"))

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-_ECR = re.compile(
-    r"(?P<account>\d{12})\.dkr\.ecr(?:-fips)?\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?"
-    r"/(?P<repository>[a-z0-9][a-z0-9._/-]*?)(?::(?P<tag>[\w.-]{1,128}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
-)
+from localaws.registry.manifests import canonical, digest_of, docker_manifest
+from localaws.registry.references import parse_ecr, repository_uri
+from localaws.registry.registry import Registry
+
 _KEYS = {"uri", "command", "environment", "bind"}
 _BIND_KEYS = {"host", "port", "model_dir"}
 
 
 class ImageSpecError(ValueError):
     """A pushed image that cannot be read. The text names the field and what is allowed."""
-
-
-@dataclass(frozen=True, slots=True)
-class EcrReference:
-    """Parts of a private ECR image URI."""
-
-    account: str
-    region: str
-    repository: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +33,38 @@ class Image:
     host_variable: str | None
     port_variable: str
     model_dir_variable: str | None
-    digest: str
+
+    @property
+    def config(self) -> bytes:
+        """The image's configuration, which names the process."""
+        process = {
+            "command": list(self.command),
+            "environment": dict(self.environment),
+            "bind": [self.host_variable, self.port_variable, self.model_dir_variable],
+        }
+        container = {
+            "Entrypoint": list(self.command),
+            "Env": [f"{name}={value}" for name, value in self.environment.items()],
+            "Labels": {"localaws.process": json.dumps(process, sort_keys=True)},
+        }
+        root = {"type": "layers", "diff_ids": []}
+        return canonical({"architecture": "amd64", "os": "linux", "config": container, "rootfs": root})
+
+    @property
+    def manifest(self) -> bytes:
+        """The image's manifest, over no layers."""
+        return docker_manifest(self.config)
+
+    @property
+    def digest(self) -> str:
+        """The digest in the URI, or else the manifest's."""
+        reference = parse_ecr(self.uri)
+        return (reference.digest if reference else None) or digest_of(self.manifest)
 
     @property
     def resolved(self) -> str:
         """The URI by digest, as DescribeEndpoint's DeployedImages shows it."""
-        repository = self.uri.partition("@")[0]
-        if ":" in repository.rpartition("/")[2]:
-            repository = repository.rpartition(":")[0]
-        return f"{repository}@{self.digest}"
-
-
-def parse_ecr(uri: str) -> EcrReference | None:
-    """Return the parts of a private ECR URI, None for any other image name."""
-    found = _ECR.fullmatch(uri)
-    return EcrReference(found["account"], found["region"], found["repository"]) if found else None
+        return f"{repository_uri(self.uri)}@{self.digest}"
 
 
 def parse_image(spec: Mapping[str, Any]) -> Image:
@@ -85,9 +91,6 @@ def parse_image(spec: Mapping[str, Any]) -> Image:
         raise ImageSpecError(f"bind.{unknown[0]}: unknown key; allowed: {', '.join(sorted(_BIND_KEYS))}.")
     if "port" not in bind:
         raise ImageSpecError("bind.port: must name the variable that tells the process its port.")
-    content = json.dumps([uri.partition("@")[0], command, environment, bind], sort_keys=True)
-    named = _ECR.fullmatch(uri)
-    digest = named["digest"] if named else None
     return Image(
         uri=uri,
         command=tuple(command),
@@ -95,7 +98,6 @@ def parse_image(spec: Mapping[str, Any]) -> Image:
         host_variable=bind.get("host"),
         port_variable=bind["port"],
         model_dir_variable=bind.get("model_dir"),
-        digest=digest or f"sha256:{hashlib.sha256(content.encode()).hexdigest()}",
     )
 
 
@@ -109,19 +111,40 @@ def _strings(name: str, value: Any) -> dict[str, str]:
 
 
 class ImageRegistry:
-    """Pushed images by URI; a tag pushed again moves, its digest stays reachable."""
+    """Pushed images by digest. ECR says which digest a tag stands for, so a tag pushed again moves.
 
-    def __init__(self) -> None:
+    An image pushed by a digest of its own choice stands for one that nobody can make here, such as AWS's:
+    ECR does not know it, and its name alone finds it.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
         self._images: dict[str, Image] = {}
         self._lock = threading.Lock()
 
     def put(self, image: Image) -> None:
-        """Push an image."""
+        """Push an image. A refusal of ECR is a ClientError."""
+        reference = parse_ecr(image.uri)
+        if reference is None:
+            raise AssertionError("bug: an image's URI is read with its description")
+        named = reference.digest is not None
         with self._lock:
-            self._images[image.uri] = image
-            self._images[image.resolved] = image
+            self._images[image.uri if named else image.digest] = image
+        if not named:
+            self._registry.put(reference, image.manifest.decode(), image.digest)
 
     def get(self, uri: str) -> Image | None:
-        """Return the image that a URI names now, None if it was never pushed."""
+        """Return the image that a URI names now, None if it was never pushed.
+
+        Raises:
+            UnsupportedManifestError: its manifest is none that SageMaker takes.
+        """
         with self._lock:
-            return self._images.get(uri)
+            if uri in self._images:
+                return self._images[uri]
+        manifest = self._registry.find(uri)
+        if manifest is None:
+            return None
+        with self._lock:
+            image = self._images.get(manifest.digest)
+        return replace(image, uri=f"{repository_uri(uri)}@{manifest.digest}") if image else None

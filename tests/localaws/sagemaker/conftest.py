@@ -25,6 +25,8 @@ from werkzeug.wrappers import Request, Response
 
 from localaws import protocol
 from localaws.protocol import Scope
+from localaws.registry import ecr_gaps
+from localaws.registry.faults import RegistryFaults
 from localaws.sagemaker.backend import SageMakerBackend
 from localaws.sagemaker.hosting import HostingSettings
 
@@ -135,6 +137,7 @@ class Server:
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
+    ecr_gaps.fill(RegistryFaults())
     app = Server()
     listening = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
     app.url = f"http://127.0.0.1:{listening.server_port}"

@@ -6,8 +6,12 @@ from typing import Any
 
 import pytest
 
+from localaws.clients import Clients
+from localaws.registry.references import parse_ecr
+from localaws.registry.registry import Registry
 from localaws.sagemaker.faults import FaultMode, FaultTableError, parse_faults, render_faults
-from localaws.sagemaker.images import ImageRegistry, ImageSpecError, parse_ecr, parse_image
+from localaws.sagemaker.images import ImageRegistry, ImageSpecError, parse_image
+from tests.localaws.sagemaker.conftest import Server
 
 URI = "123456789012.dkr.ecr.eu-central-1.amazonaws.com/semif/server:cpu-1"
 SPEC: dict[str, Any] = {"uri": URI, "command": ["python"], "bind": {"port": "PORT"}}
@@ -65,15 +69,19 @@ def test_wrong_images_are_named(change: dict[str, Any], text: str) -> None:
     assert text in str(caught.value)
 
 
-def test_an_image_is_found_by_tag_and_by_digest_and_a_tag_moves() -> None:
-    registry = ImageRegistry()
+def test_an_image_is_found_by_tag_and_by_digest_and_a_tag_moves(server: Server) -> None:
+    images = ImageRegistry(Registry(Clients(server.url)))
     first, second = parse_image(SPEC), parse_image(SPEC | {"command": ["other"]})
-    registry.put(first)
-    registry.put(second)
-    assert registry.get(URI) == second
-    assert registry.get(first.resolved) == first
+    images.put(first)
+    images.put(first)
+    images.put(second)
+    by_tag, by_digest = images.get(URI), images.get(first.resolved)
+    assert by_tag is not None
+    assert by_digest is not None
+    assert (by_tag.command, by_tag.resolved) == (("other",), second.resolved)
+    assert (by_digest.command, by_digest.resolved) == (first.command, first.resolved)
     assert first.resolved.startswith(URI.removesuffix(":cpu-1") + "@sha256:")
-    assert registry.get(URI + "x") is None
+    assert images.get(URI + "x") is None
 
 
 def test_a_digest_in_the_uri_is_kept() -> None:
