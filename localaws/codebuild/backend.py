@@ -12,7 +12,7 @@ from typing import Any
 
 from localaws.clients import Clients
 from localaws.codebuild import messages, projects
-from localaws.codebuild.build import Build, now
+from localaws.codebuild.build import Build, Order, now
 from localaws.codebuild.faults import Fault, FaultTableError, parse_faults, render_faults
 from localaws.codebuild.machine import DockerFolder
 from localaws.codebuild.orders import order_of
@@ -145,32 +145,18 @@ class CodeBuildBackend:
                             f"Parameter mismatch: idempotency token {token} was used with other parameters"
                         )
                     return {"build": build.view()}
-            order = order_of(project, params, initiator="local-aws")
-            self._queue.check_room(scope)
-            project.builds += 1
-            build = Build(scope, project.builds, order)
-            region.builds[build.id] = build
-            project.build_ids.append(build.id)
+            build, answer = self._begin(project, order_of(project, params, initiator="local-aws"))
             if token:
                 region.tokens[token] = dict(params), build
-            answer = build.view()
-            self._queue.add(build)
         return {"build": answer}
 
     def retry_build(self, scope: Scope, params: Params) -> Answer:
         """RetryBuild: another build with the same order."""
+        if params.get("idempotencyToken"):
+            raise messages.invalid("The local AWS does not support idempotencyToken of RetryBuild")
         with self._lock:
-            region = self._region(scope)
-            old = self._build(scope, params["id"])
-            project = self._project(scope, old.order.project)
-            self._queue.check_room(scope)
-            project.builds += 1
-            build = Build(scope, project.builds, old.order)
-            region.builds[build.id] = build
-            project.build_ids.append(build.id)
-            answer = build.view()
-            self._queue.add(build)
-        return {"build": answer}
+            order = self._build(scope, params["id"]).order
+            return {"build": self._begin(self._project(scope, order.project), order)[1]}
 
     def stop_build(self, scope: Scope, params: Params) -> Answer:
         """StopBuild: the build ends soon after the answer; one that has ended stays as it is."""
@@ -212,6 +198,17 @@ class CodeBuildBackend:
         return _builds(list(self._project(scope, params["projectName"]).build_ids), params)
 
     # -- machinery -------------------------------------------------------------------------------------------
+
+    def _begin(self, project: Project, order: Order) -> tuple[Build, Answer]:
+        """Queue a build; return it with its view from before it could begin."""
+        self._queue.check_room(project.scope)
+        project.builds += 1
+        build = Build(project.scope, project.builds, order)
+        self._region(project.scope).builds[build.id] = build
+        project.build_ids.append(build.id)
+        answer = build.view()
+        self._queue.add(build)
+        return build, answer
 
     def _region(self, scope: Scope) -> _Region:
         with self._lock:

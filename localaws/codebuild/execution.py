@@ -256,6 +256,8 @@ class Execution:
             return phase
         if fault.mode is FaultMode.TIMEOUT:
             self._interruption.limit(fault.seconds)
+            self._interruption.check()
+            return phase
         self._interruption.wait(fault.seconds)
         if fault.mode is not FaultMode.DELAY:
             raise PhaseError(fault.context, status="FAULT" if fault.mode is FaultMode.FAULT else "FAILED")

@@ -148,13 +148,13 @@ class BuildQueue:
             log.exception("the build %s failed by a bug of the local AWS", build.id)
             build.end("FAULT", ("INTERNAL_SERVICE_ERROR", f"A bug of the local AWS: {error!r}"))
         finally:
+            build.finish(status)
             with self._changed:
                 self._running.discard(build)
                 with contextlib.suppress(ValueError):
                     self._waiting.remove(build)
                 self._active.pop(build.id, None)
                 self._changed.notify_all()
-            build.finish(status)
 
     def _admitted(self, build: Build, interruption: Interruption) -> bool:
         """Wait for room in the queue; False if the build ended there."""
@@ -192,6 +192,5 @@ class BuildQueue:
         return build in ahead[: max(0, free)]
 
     def _fault(self, build: Build, phase: str) -> Fault | None:
-        faults = self._faults
-        fault = faults.get(build.order.project) or faults.get("*")
-        return fault if fault is not None and fault.phase == phase else None
+        found = (self._faults.get(build.order.project), self._faults.get("*"))
+        return next((fault for fault in found if fault is not None and fault.phase == phase), None)

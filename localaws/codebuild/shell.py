@@ -25,7 +25,7 @@ _POLL_S = 0.1
 _LINE_BYTES = 64 * 1024
 """A longer line becomes several (CloudWatch takes 256 KiB an event)."""
 _DRAINING_READS = 16
-"""More than a pipe holds: what a command wrote before its status is read; no background process is awaited."""
+"""More than a pipe holds: all that a command wrote before its status; no background process is awaited."""
 _FREE_DESCRIPTOR = 64
 """From here on descriptors cannot be those that the shell uses."""
 #: Commands come as files named on descriptor 8, statuses go to descriptor 9; commands get neither.

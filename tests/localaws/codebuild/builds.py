@@ -80,9 +80,9 @@ class Builds:
         return self.finished(self.start(project, **overrides))
 
     def reached(self, build_id: str, text: str) -> None:
-        """Wait until a line with `text` is in the log of a build that runs."""
+        """Wait until a command of a build that runs has printed a line with `text`."""
         deadline = time.monotonic() + _LONGEST_S
-        while not any(text in line for line in self.log(self.get(build_id))):
+        while not any(text in line for line in self.printed(self.get(build_id))):
             assert time.monotonic() < deadline, f"{build_id} never printed {text}"
             time.sleep(0.05)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from localaws.session import LocalAws
@@ -9,5 +11,7 @@ from tests.localaws.codebuild.builds import Builds
 
 
 @pytest.fixture
-def builds(aws: LocalAws) -> Builds:
-    return Builds(aws)
+def builds(aws: LocalAws) -> Iterator[Builds]:
+    yield Builds(aws)
+    aws.put_faults({})
+    aws.put_builds()
