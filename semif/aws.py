@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import boto3
 from botocore import exceptions as boto
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from mypy_boto3_sagemaker_runtime import SageMakerRuntimeClient
     from mypy_boto3_ssm import SSMClient
 
-__all__ = ["Aws", "ClientError", "aws_errors", "describe", "open_aws", "response_text", "translate"]
+__all__ = [
+    "Aws", "ClientError", "aws_errors", "describe", "is_connection_error", "open_aws", "response_text",
+    "translate",
+]  # fmt: skip
 
 THROTTLES = frozenset({
     "RequestLimitExceeded", "RequestThrottled", "SlowDown", "Throttling", "ThrottledException",
@@ -73,6 +76,14 @@ class Aws:
     def sagemaker(self) -> "SageMakerClient":
         """Endpoints, configurations and tags."""
         return self.session.client("sagemaker", config=_config())
+
+    def codebuild(self) -> Any:
+        """Builds of the archive and of the images."""
+        return self.session.client("codebuild", config=_config())
+
+    def logs(self) -> Any:
+        """What the builds print."""
+        return self.session.client("logs", config=_config())
 
     def s3(self) -> "S3Client":
         """Model archives."""
@@ -143,6 +154,11 @@ def translate(error: ClientError, doing: str) -> SemifError:
         (True, ServiceError, "see the message of AWS"),
     )
     return next(kind(code, message, next_step=step) for applies, kind, step in kinds if applies)
+
+
+def is_connection_error(error: Exception) -> bool:
+    """Whether a body that was being read broke off."""
+    return isinstance(error, (boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError))
 
 
 def describe(error: ClientError) -> tuple[str, str, int]:

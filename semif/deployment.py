@@ -2,14 +2,17 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from semif.attempts import Attempt
+from semif.builds import Build
 
 STACK_TYPE = "AWS::CloudFormation::Stack"
 POOL_TYPE = "Custom::InstancePoolEndpoint"
+BUILD_TYPE = "Custom::BuildRun"
+BUILD_SUFFIX = "-build-run"  # of the physical id, after the project's name
 STARTS = frozenset({"CREATE_IN_PROGRESS", "UPDATE_IN_PROGRESS", "DELETE_IN_PROGRESS", "IMPORT_IN_PROGRESS"})
 GOOD_ENDS = frozenset({"CREATE_COMPLETE", "UPDATE_COMPLETE", "DELETE_COMPLETE", "IMPORT_COMPLETE"})
 PROVIDER_PREFIX = re.compile(
@@ -65,6 +68,7 @@ class Stack:
     events: tuple[StackEvent, ...] = ()
     endpoint: Endpoint | None = None
     attempts: tuple[Attempt, ...] = ()
+    builds: tuple[Build, ...] = ()
 
     @property
     def in_review(self) -> bool:
@@ -97,11 +101,27 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Run:
-    """A span in which CloudFormation waits for the pool's custom resource: to CREATE, UPDATE or DELETE."""
+    """A span in which CloudFormation waits for a custom resource: to CREATE, UPDATE or DELETE."""
 
     verb: str
     started_at: datetime
     ended: bool
+
+
+@dataclass(frozen=True)
+class BuildRun:
+    """A custom resource that waits for a build of `project`.
+
+    `content_hashes`: what it wanted in this operation, a rollback's included; empty if that is not known.
+    `since`: when the operation first came to it; `last`: its last span. `timeout_minutes`: how long it waits,
+    if that is known.
+    """
+
+    project: str
+    content_hashes: frozenset[str]
+    since: datetime
+    last: Run
+    timeout_minutes: int | None
 
 
 def is_own_event(event: StackEvent, stack_id: str) -> bool:
@@ -127,10 +147,42 @@ def first_failure(stack: Stack) -> StackEvent | None:
 
 def pool_runs(events: Sequence[StackEvent]) -> list[Run]:
     """The spans of the pool's custom resource in these events (oldest first), at most the last one open."""
+    return _runs(event for event in events if event.resource_type == POOL_TYPE)
+
+
+def build_runs(events: Sequence[StackEvent]) -> list[BuildRun]:
+    """The resources that wait for a build in these events (oldest first)."""
+    by_resource: dict[str, list[StackEvent]] = {}
+    for event in events:
+        if event.resource_type == BUILD_TYPE:
+            by_resource.setdefault(event.logical_id, []).append(event)
+    found = (_build_run(own) for own in by_resource.values())
+    return [run for run in found if run is not None]
+
+
+def _build_run(events: Sequence[StackEvent]) -> BuildRun | None:
+    runs = _runs(events)
+    wanted = [properties for event in events if (properties := _properties(event))]
+    last = wanted[-1] if wanted else {}
+    # Not every event has the properties, and a create has no physical id before it ends.
+    named = [event.physical_id for event in events if event.physical_id.endswith(BUILD_SUFFIX)]
+    project = last.get("ProjectName") or (named[-1].removesuffix(BUILD_SUFFIX) if named else "")
+    if not runs or not project:
+        return None
+    timeout = last.get("TimeoutMinutes", "")
+    return BuildRun(
+        project=project,
+        content_hashes=frozenset(p["ContentHash"] for p in wanted if "ContentHash" in p),
+        since=runs[0].started_at,
+        last=runs[-1],
+        timeout_minutes=int(timeout) if timeout.isdecimal() else None,
+    )
+
+
+def _runs(events: Iterable[StackEvent]) -> list[Run]:
+    """The spans of one resource's events (oldest first), at most the last one open."""
     runs: list[Run] = []
     for event in events:
-        if event.resource_type != POOL_TYPE:
-            continue
         verb, _, phase = event.status.partition("_")
         if phase == "IN_PROGRESS":
             # A run has a second event of this kind, once the physical id is known.
@@ -148,15 +200,16 @@ def pool_endpoint(events: Sequence[StackEvent], default: str) -> str | None:
     """
     pool = [event for event in events if event.resource_type == POOL_TYPE]
     for event in reversed(pool):
-        if name := _endpoint_property(event.properties):
+        if name := _properties(event).get("EndpointName"):
             return name
     named = [event.physical_id for event in pool if event.physical_id]
     return (named[-1] if named else default) if pool else None
 
 
-def _endpoint_property(properties: str) -> str | None:
+def _properties(event: StackEvent) -> Mapping[str, str]:
+    """The string properties of the event's resource."""
     try:
-        name = json.loads(properties)["EndpointName"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return name if isinstance(name, str) else None
+        found = json.loads(event.properties)
+    except ValueError:
+        return {}
+    return {k: v for k, v in found.items() if isinstance(v, str)} if isinstance(found, dict) else {}

@@ -5,13 +5,23 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from semif.aws import Aws, ClientError, aws_errors, describe
-from semif.deployment import Endpoint, Snapshot, Stack, StackEvent, is_start, last_operation, pool_endpoint
+from semif.builds_api import BuildReader
+from semif.deployment import (
+    Endpoint,
+    Snapshot,
+    Stack,
+    StackEvent,
+    build_runs,
+    is_start,
+    last_operation,
+    pool_endpoint,
+)
 from semif.walk_api import AttemptReader
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.type_defs import StackEventTypeDef, StackTypeDef
 
-PARTS = ("artifacts", "build", "standard", "decisions", "observability")
+PARTS = ("artifacts", "builds", "standard", "decisions", "observability")
 
 
 def _utc_now() -> datetime:
@@ -34,6 +44,7 @@ class DeploymentReader:
         self._cloudformation = aws.cloudformation()
         self._sagemaker = aws.sagemaker()
         self._attempts = AttemptReader(self._sagemaker)
+        self._builds = BuildReader(aws.codebuild(), aws.logs())
 
     def read(self) -> Snapshot:
         """Look once. Raises `SemifError`; then nothing is lost, and the next look may succeed."""
@@ -73,6 +84,7 @@ class DeploymentReader:
             events=events,
             endpoint=self._endpoint(endpoint) if endpoint else None,
             attempts=tuple(self._attempts.read(endpoint)) if endpoint else (),
+            builds=tuple(build for run in build_runs(events) for build in self._builds.read(run)),
         )
         if not status.endswith("_IN_PROGRESS"):
             self._settled[stack_id] = (version, stack)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 
+from semif.build_lines import BuildLines, build_state
 from semif.closing import failure_lines, success_lines
 from semif.deployment import Snapshot, Stack, StackEvent, is_own_event, is_start
 from semif.errors import ExitCode
@@ -47,6 +48,7 @@ class Progress:
     verbose: bool = False
     _spoken: set[str] = field(default_factory=set)
     _walks: dict[str, WalkLines] = field(default_factory=dict)
+    _builds: dict[str, BuildLines] = field(default_factory=dict)
     _active: set[str] = field(default_factory=set)
     _begun: bool = False
     _quiet_since: datetime | None = None
@@ -95,7 +97,8 @@ class Progress:
             if text := self._event_text(stack, event):
                 lines.append((event.at, text))
         walk = self._walks.setdefault(stack.id, WalkLines())
-        return lines + walk.lines(stack)
+        builds = self._builds.setdefault(stack.id, BuildLines())
+        return lines + builds.lines(stack) + walk.lines(stack)
 
     def _event_text(self, stack: Stack, event: StackEvent) -> str:
         reason = f": {printable(event.cause)}" if event.reason else ""
@@ -113,9 +116,10 @@ class Progress:
         if not first and since is not None and (snapshot.now - since).total_seconds() < HEARTBEAT_S:
             return []
         under_way = [stack for stack in snapshot.stacks if stack.under_way]
-        # A walk is what people wait for; other stacks are named when no walk is under way.
-        for stack in sorted(under_way, key=lambda stack: not walk_state(stack, snapshot.now)):
-            text = walk_state(stack, snapshot.now) or _stack_state(stack, snapshot.now)
+        # A walk or a build is what people wait for; other stacks are named when there is none.
+        waited_for = [text for stack in under_way if (text := _waited_for(stack, snapshot.now))]
+        if waited_for or under_way:
+            text = waited_for[0] if waited_for else _stack_state(under_way[0], snapshot.now)
             return [(snapshot.now, text)]
         return [(snapshot.now, self._waiting_text(snapshot))]
 
@@ -171,6 +175,10 @@ class Progress:
 def _destroyed(seen: Sequence[Stack]) -> bool:
     """True if all that happened was deletion."""
     return bool(seen) and all(stack.gone for stack in seen)
+
+
+def _waited_for(stack: Stack, now: datetime) -> str:
+    return "; ".join(text for text in (build_state(stack, now), walk_state(stack, now)) if text)
 
 
 def _stack_state(stack: Stack, now: datetime) -> str:

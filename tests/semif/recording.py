@@ -1,13 +1,25 @@
 """Recorded deployments as short tables: what CloudFormation and SageMaker hold at each second."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from semif.attempts import Attempt
-from semif.deployment import POOL_TYPE, STACK_TYPE, Endpoint, Snapshot, Stack, StackEvent, last_operation
+from semif.builds import Build
+from semif.deployment import (
+    BUILD_TYPE,
+    POOL_TYPE,
+    STACK_TYPE,
+    Endpoint,
+    Snapshot,
+    Stack,
+    StackEvent,
+    last_operation,
+)
 from semif.progress import Progress, Step
 
+PROJECT = "semif-dev-image-cpu"
 NOON = datetime(2026, 11, 30, 12, 0, 0, tzinfo=UTC)
 
 
@@ -27,6 +39,7 @@ class RecordedStack:
     events: list[StackEvent] = field(default_factory=list)
     endpoint: Endpoint | None = None
     attempts: list[Attempt] = field(default_factory=list)
+    builds: dict[str, Build] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -66,6 +79,36 @@ class RecordedStack:
         spent_s = (at(second) - last.started_at).total_seconds()
         self.attempts[-1] = replace(last, outcome=outcome, reason=reason, seconds=spent_s)
 
+    def build_run(self, second: float, status: str, reason: str = "", project: str = PROJECT) -> None:
+        properties = {"ProjectName": project, "ContentHash": "a" * 64, "TimeoutMinutes": "50"}
+        self._event(
+            second,
+            ("ImageCpuBuild", BUILD_TYPE, f"{project}-build-run"),
+            status,
+            reason,
+            json.dumps(properties),
+        )
+
+    def build(self, second: float, phase: str, ahead: int = 0, project: str = PROJECT) -> None:
+        """The project's build enters a phase; its first phase begins it."""
+        build_id = f"{project}:0001"
+        last = self.builds.get(build_id)
+        self.builds[build_id] = Build(
+            id=build_id,
+            status="IN_PROGRESS",
+            phase=phase,
+            phase_since=last.phase_since if last and last.phase == phase else at(second),
+            started_at=last.started_at if last else at(second),
+            ended_at=None,
+            content_hash="a" * 64,
+            ahead=ahead,
+        )
+
+    def end_build(self, second: float, status: str, project: str = PROJECT, **more: object) -> None:
+        build_id = f"{project}:0001"
+        over = {"status": status, "ended_at": at(second), **more}
+        self.builds[build_id] = replace(self.builds[build_id], **over)  # type: ignore[arg-type]
+
     def view(self) -> Stack:
         return Stack(
             name=self.name,
@@ -76,12 +119,22 @@ class RecordedStack:
             events=last_operation(self.events, self.id),
             endpoint=self.endpoint,
             attempts=tuple(self.attempts),
+            builds=tuple(self.builds.values()),
         )
 
-    def _event(self, second: float, resource: tuple[str, str, str], status: str, reason: str) -> None:
+    def _event(
+        self,
+        second: float,
+        resource: tuple[str, str, str],
+        status: str,
+        reason: str,
+        properties: str = "",
+    ) -> None:
         logical_id, kind, physical_id = resource
         event_id = f"{self.name}-{self.generation}-{len(self.events)}"
-        self.events.append(StackEvent(event_id, at(second), logical_id, physical_id, kind, status, reason))
+        self.events.append(
+            StackEvent(event_id, at(second), logical_id, physical_id, kind, status, reason, properties)
+        )
 
 
 @dataclass
