@@ -117,7 +117,8 @@ def parse_build(item: dict[str, Any], now: datetime) -> Build:
         ended_at=item.get("endTime", now) if over else None,
         log_group=str(logs.get("groupName", "")),
         log_stream=str(logs.get("streamName", "")),
-        link=str(logs.get("deepLink", "")),
+        # Until it has a log stream, a build's link leads to no log.
+        link=str(logs.get("deepLink", "")) if "streamName" in logs else "",
         content_hash=variables.get(CONTENT_HASH, ""),
         request_id=variables.get(REQUEST_ID, ""),
         stack_id=variables.get(STACK_ID, ""),

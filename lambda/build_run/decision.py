@@ -148,7 +148,7 @@ def _too_late(
     return Fail(
         "wait_timed_out",
         reason,
-        "Deploy again when fewer builds run, or raise build.timeout_minutes in cdk.json (at most 50).",
+        "Deploy again when fewer builds run, or raise build.timeout_minutes in cdk.json.",
         build,
         outdated + stopped,
     )
