@@ -15,6 +15,8 @@ from localaws.protocol import Scope
 Context = tuple[str, str]
 """Status code and message of what ended a phase."""
 
+_WITHOUT_CONTEXT = frozenset(("SUBMITTED", "QUEUED"))
+
 
 def now() -> dt.datetime:
     """Return the time in UTC."""
@@ -62,7 +64,10 @@ class PhaseRecord:
         if self.ended is not None and self.type != "COMPLETED":
             view["endTime"] = self.ended
             view["durationInSeconds"] = round((self.ended - self.started).total_seconds())
-            view["contexts"] = [{"statusCode": code, "message": message} for code, message in self.contexts]
+            # A phase of the machine that went well has one empty context.
+            contexts = self.contexts or ([] if self.type in _WITHOUT_CONTEXT else [("", "")])
+            if contexts:
+                view["contexts"] = [{"statusCode": code, "message": message} for code, message in contexts]
         return view
 
 

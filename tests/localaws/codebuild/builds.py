@@ -113,4 +113,4 @@ def phases(build: Mapping[str, Any]) -> dict[str, str]:
 def contexts(build: Mapping[str, Any], phase: str) -> list[tuple[str, str]]:
     """Return a phase's contexts."""
     (found,) = (item for item in build["phases"] if item["phaseType"] == phase)
-    return [(item["statusCode"], item["message"]) for item in found["contexts"]]
+    return [(item["statusCode"], item["message"]) for item in found.get("contexts", ())]

@@ -46,6 +46,7 @@ def test_a_build_from_s3_runs_all_phases_in_one_shell(builds: Builds) -> None:
 
     assert build["buildStatus"] == "SUCCEEDED", builds.log(build)
     assert phases(build) == dict.fromkeys(ALL_PHASES, "SUCCEEDED") | {"COMPLETED": ""}
+    assert (contexts(build, "QUEUED"), contexts(build, "BUILD")) == ([], [("", "")])
     said = builds.printed(build)
     assert said[:2] == ["one a b", "the data"]
     assert said[2].endswith("/output/src/ci")
