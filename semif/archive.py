@@ -1,19 +1,21 @@
 """A model archive: one GGUF (or its shards), a manifest with checksums, and a prompt profile if there is one.
 
-In the bucket it lies, uncompressed, under `models/<sha256 of the first GGUF>/`, with `model-manifest.json`:
-`{"version": 1, "files": [{"file": "X.gguf", "bytes": 123, "sha256": "…"}]}`.
+In the bucket it lies, uncompressed, under `models/<id>/`, with `model-manifest.json`:
+`{"version": 1, "files": [{"file": "X.gguf", "bytes": 123, "sha256": "…"}]}`; version 2 adds facts about the
+model (docs/model-archive.md). The id of an unchanged model is the SHA-256 of its first GGUF.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from semif.aws import ClientError, aws_errors, describe
 from semif.errors import UsageError
+from semif.s3_upload import put_stream
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -25,35 +27,83 @@ CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class ModelFile:
-    """One file of the archive; `sha256` is 64 hexadecimal digits."""
+class FileRange:
+    """Bytes of a file on disk, from `start` up to `stop`."""
 
     path: Path
+    start: int
+    stop: int
+
+    def chunks(self) -> Iterator[bytes]:
+        """The bytes, a mebibyte at a time. Raises `UsageError` if the file can't be read or is too short."""
+        try:
+            with self.path.open("rb") as stream:
+                stream.seek(self.start)
+                left = self.stop - self.start
+                while left:
+                    chunk = stream.read(min(CHUNK_BYTES, left))
+                    if not chunk:
+                        raise _unusable(
+                            "changed_file", f"{self.path} became shorter", "run the command again"
+                        )
+                    left -= len(chunk)
+                    yield chunk
+        except OSError as error:
+            raise _unusable(
+                "not_readable", f"{self.path}: {error.strerror}", "make the file readable"
+            ) from error
+
+
+Piece = bytes | FileRange
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """One file of the archive, made of pieces of files on disk. `sha256`: 64 hexadecimal digits."""
+
+    name: str
+    pieces: tuple[Piece, ...]
     size_bytes: int
     sha256: str
+
+    def chunks(self) -> Iterator[bytes]:
+        """Its bytes."""
+        return _chunks(self.pieces)
 
 
 @dataclass(frozen=True)
 class ModelArchive:
-    """`ggufs` in the order of their shards; `profile` beside them, or None."""
+    """`ggufs` in the order of their shards; `profile` beside them, or None.
+
+    id: what names the archive; "" for the checksum of the first GGUF. facts: the manifest's members beside
+    `version` and `files`; none at all make it version 1.
+    """
 
     ggufs: tuple[ModelFile, ...]
     profile: ModelFile | None = None
+    id: str = ""
+    facts: Mapping[str, Any] | None = None
 
     @property
     def sha256(self) -> str:
-        """What names the archive: the checksum of the first GGUF."""
+        """The checksum of the first GGUF."""
         return self.ggufs[0].sha256
 
     @property
     def prefix(self) -> str:
         """Where the archive lies in a bucket; ends with a slash."""
-        return f"models/{self.sha256}/"
+        return f"models/{self.id or self.sha256}/"
+
+    @property
+    def files(self) -> tuple[ModelFile, ...]:
+        """All files but the manifest."""
+        return (*self.ggufs, *([self.profile] if self.profile else []))
 
     def manifest(self) -> bytes:
-        """The manifest's text, the same for the same files."""
-        files = [{"file": f.path.name, "bytes": f.size_bytes, "sha256": f.sha256} for f in self.ggufs]
-        return json.dumps({"version": 1, "files": files}, indent=1).encode() + b"\n"
+        """The manifest's text, the same for the same files and facts."""
+        files = [{"file": f.name, "bytes": f.size_bytes, "sha256": f.sha256} for f in self.ggufs]
+        document = {"version": 1 if self.facts is None else 2, "files": files, **(self.facts or {})}
+        return json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
 def read_archive(path: Path) -> ModelArchive:
@@ -69,16 +119,24 @@ def read_archive(path: Path) -> ModelArchive:
     else:
         raise _unusable("no_such_path", f"{path} does not exist", "name a GGUF file or its folder")
     ggufs = tuple(_checked(file) for file in _one_model(path, found))
-    profile = ggufs[0].path.with_name(PROFILE)
+    profile = (path if path.is_dir() else path.parent) / PROFILE
     return ModelArchive(ggufs, _checked(profile) if profile.is_file() else None)
 
 
-def write_manifest(archive: ModelArchive) -> Path:
-    """Write model-manifest.json beside the GGUF, whole or not at all."""
-    target = archive.ggufs[0].path.with_name(MANIFEST)
-    unfinished = target.with_name(f".{MANIFEST}.part")
+def described(name: str, pieces: Sequence[Piece]) -> ModelFile:
+    """The file made of these pieces; reads every byte once for its checksum."""
+    digest, size_bytes = hashlib.sha256(), 0
+    for chunk in _chunks(pieces):
+        digest.update(chunk)
+        size_bytes += len(chunk)
+    return ModelFile(name, tuple(pieces), size_bytes, digest.hexdigest())
+
+
+def write_manifest(archive: ModelArchive, folder: Path) -> Path:
+    """Write model-manifest.json into the folder of the GGUF, whole or not at all."""
+    unfinished = folder / f".{MANIFEST}.part"
     unfinished.write_bytes(archive.manifest())
-    return unfinished.replace(target)
+    return unfinished.replace(folder / MANIFEST)
 
 
 def upload(
@@ -86,47 +144,47 @@ def upload(
 ) -> str:
     """Bring the archive into the bucket; what is already there, by size and checksum, is not sent again.
 
-    Returns `s3://BUCKET/models/<sha256>/`. The manifest goes last, so an archive with a manifest is whole.
+    Returns `s3://BUCKET/models/<id>/`. The manifest goes last, so an archive with a manifest is whole.
     Raises `UsageError` if the prefix holds other files: SageMaker would give them to the server as well.
     """
-    files = [*archive.ggufs, *([archive.profile] if archive.profile else [])]
     uri = f"s3://{bucket}/{archive.prefix}"
+    manifest = described(MANIFEST, [archive.manifest()])
     with aws_errors(uri):
-        expected = {archive.prefix + name for name in (*(f.path.name for f in files), MANIFEST)}
+        expected = {archive.prefix + file.name for file in (*archive.files, manifest)}
         if others := sorted(set(_keys(s3, bucket, archive.prefix)) - expected):
             raise _unusable(
                 "other_files",
                 f"{uri} holds files that are not of this archive: {', '.join(others)}",
                 "delete them",
             )
-        for file in files:
-            _put(s3, bucket, archive.prefix, file, say)
-        manifest = archive.manifest()
-        s3.put_object(
-            Bucket=bucket, Key=archive.prefix + MANIFEST, Body=manifest, ContentType="application/json",
-            Metadata={"sha256": hashlib.sha256(manifest).hexdigest()},
-        )  # fmt: skip
+        for file in (*archive.files, manifest):
+            put_file(s3, bucket, archive.prefix + file.name, file, say)
     return uri
 
 
-def _put(s3: "S3Client", bucket: str, prefix: str, file: ModelFile, say: Callable[[str], None]) -> None:
-    key = prefix + file.path.name
-    if _is_there(s3, bucket, key, file):
-        say(f"{file.path.name}: already there")
+def put_file(
+    s3: "S3Client", bucket: str, key: str, file: ModelFile, say: Callable[[str], None] = lambda _line: None
+) -> None:
+    """Send one file, unless an object of this size and checksum is there."""
+    if is_there(s3, bucket, key, size_bytes=file.size_bytes, sha256=file.sha256):
+        say(f"{file.name}: already there")
         return
-    say(f"{file.path.name}: sending {file.size_bytes / 1e6:.1f} MB")
-    with file.path.open("rb") as stream:
-        s3.upload_fileobj(stream, bucket, key, ExtraArgs={"Metadata": {"sha256": file.sha256}})
+    say(f"{file.name}: sending {file.size_bytes / 1e6:.1f} MB")
+    put_stream(
+        s3, bucket, key, file.chunks(), size_bytes=file.size_bytes, metadata={"sha256": file.sha256},
+        content_type="application/json" if key.endswith(".json") else "application/octet-stream",
+    )  # fmt: skip
 
 
-def _is_there(s3: "S3Client", bucket: str, key: str, file: ModelFile) -> bool:
+def is_there(s3: "S3Client", bucket: str, key: str, *, size_bytes: int, sha256: str) -> bool:
+    """Whether an object of this size, sent with this checksum, lies under the key."""
     try:
         head = s3.head_object(Bucket=bucket, Key=key)
     except ClientError as error:
         if describe(error)[0] in {"404", "NoSuchKey"}:
             return False
         raise
-    return head["ContentLength"] == file.size_bytes and head["Metadata"].get("sha256") == file.sha256
+    return head["ContentLength"] == size_bytes and head["Metadata"].get("sha256") == sha256
 
 
 def _keys(s3: "S3Client", bucket: str, prefix: str) -> Iterator[str]:
@@ -158,19 +216,18 @@ def _one_model(path: Path, found: list[Path]) -> list[Path]:
 
 def _checked(path: Path) -> ModelFile:
     try:
-        with path.open("rb") as stream:
-            size_bytes, sha256 = _digest(stream)
+        size_bytes = path.stat().st_size
     except OSError as error:
         raise _unusable("not_readable", f"{path}: {error.strerror}", "make the file readable") from error
-    return ModelFile(path, size_bytes, sha256)
+    return described(path.name, [FileRange(path, 0, size_bytes)])
 
 
-def _digest(stream: BinaryIO) -> tuple[int, str]:
-    digest, size_bytes = hashlib.sha256(), 0
-    while chunk := stream.read(CHUNK_BYTES):
-        digest.update(chunk)
-        size_bytes += len(chunk)
-    return size_bytes, digest.hexdigest()
+def _chunks(pieces: Sequence[Piece]) -> Iterator[bytes]:
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            yield piece
+        else:
+            yield from piece.chunks()
 
 
 def _unusable(code: str, message: str, next_step: str) -> UsageError:

@@ -17,6 +17,8 @@ from semif.client import Server, Target
 from semif.deployment_api import DeploymentReader
 from semif.endpoint_api import Endpoint, endpoint_name
 from semif.errors import ExitCode, SemifError, UsageError
+from semif.package_model import command as package_command
+from semif.package_model.convert import Tools
 from semif.progress import Progress
 from semif.watch import Ports, follow
 
@@ -140,6 +142,67 @@ def watch(
             _write(f"stopped watching; the deployment goes on (semif watch {env} follows it again)")
             code = ExitCode.INTERRUPTED
     raise typer.Exit(code)
+
+
+@app.command("package-model")
+def package_model(
+    *,
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            help="OWNER/NAME of the hub, https://, s3:// or a path; without it the default model."
+        ),
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option(help="The repository's commit, branch or tag.  [default: main]")
+    ] = None,
+    file: Annotated[str | None, typer.Option(help="The GGUF's name in the repository.")] = None,
+    sha256: Annotated[str | None, typer.Option(help="The GGUF's checksum; another one is refused.")] = None,
+    convert: Annotated[
+        bool, typer.Option("--convert", help="The source is a checkpoint: make a GGUF.")
+    ] = False,
+    quantize: Annotated[str | None, typer.Option(help="F16, Q4_K_M, Q5_K_M or Q8_0.")] = None,
+    shard_bytes: Annotated[int | None, typer.Option(help="Cut into shards of at most so many bytes.")] = None,
+    license_name: Annotated[
+        str | None, typer.Option("--license", help="SPDX name; else as the hub says.")
+    ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="All of the above as JSON, as a deployment's build gets it.")
+    ] = None,
+    bucket: Annotated[str | None, typer.Option(help="Where the archive goes.")] = None,
+    prefix: Annotated[str, typer.Option(help="Refuse unless the archive's prefix is this one.")] = "",
+    layout: Annotated[str, typer.Option("--format", help="prefix, or tar.gz.")] = "prefix",
+    output: Annotated[Path | None, typer.Option(help="A folder instead of a bucket.")] = None,
+    work: Annotated[
+        Path | None, typer.Option(help="Keeps what is fetched; in the user's cache by default.")
+    ] = None,
+    tools_python: Annotated[
+        str, typer.Option(envvar="SEMIF_TOOLS_PYTHON", help="The Python that has the converter's packages.")
+    ] = sys.executable,
+    llama_cpp: Annotated[
+        Path | None, typer.Option(envvar="SEMIF_LLAMA_CPP", help="llama.cpp's sources, for its converter.")
+    ] = None,
+    region: Region = None,
+    profile: Profile = None,
+) -> None:
+    """Fetch, verify and describe a model, and put its archive into a bucket or a folder; prints its address.
+
+    HF_TOKEN opens gated repositories, HF_ENDPOINT names another hub. Exit codes: 0 done (or already there),
+    2 usage, 3 another checksum, 4 try again, 5 the source, the disk or AWS failed.
+    """
+    with _exits():
+        flags = (source, revision, file, sha256, quantize, shard_bytes, license_name)
+        if recipe is not None and (convert or any(flag is not None for flag in flags)):
+            raise UsageError("both_sources", "flags and --recipe were given", next_step="give one of them")
+        wanted = recipe if recipe is not None else package_command.recipe_from_flags(
+            source, revision=revision, file=file, sha256=sha256, quantize=quantize, convert=convert,
+            shard_bytes=shard_bytes, license_name=license_name,
+        )  # fmt: skip
+        _write(package_command.run(
+            wanted, bucket=bucket, prefix=prefix, layout=layout, output=output, work=work, region=region,
+            profile=profile, tools=Tools(tools_python, llama_cpp),
+            say=lambda line: typer.echo(line, err=True),
+        ))  # fmt: skip
 
 
 def _target(

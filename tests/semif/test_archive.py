@@ -50,7 +50,7 @@ def test_manifest_of_one_file(folder: Path) -> None:
 
 def test_write_manifest_leaves_one_file(folder: Path) -> None:
     archive = read_archive(folder)
-    assert write_manifest(archive).read_bytes() == archive.manifest()
+    assert write_manifest(archive, folder).read_bytes() == archive.manifest()
     assert sorted(path.name for path in folder.iterdir()) == ["README.txt", "m.gguf", "model-manifest.json"]
 
 
@@ -59,7 +59,7 @@ def test_shards_are_one_model(tmp_path: Path) -> None:
         (tmp_path / f"q-0000{index}-of-00003.gguf").write_bytes(bytes([index]))
     for path in (tmp_path, tmp_path / "q-00002-of-00003.gguf"):
         archive = read_archive(path)
-        assert [file.path.name[2:7] for file in archive.ggufs] == ["00001", "00002", "00003"]
+        assert [file.name[2:7] for file in archive.ggufs] == ["00001", "00002", "00003"]
         assert archive.sha256 == hashlib.sha256(b"\x01").hexdigest()
 
 
@@ -91,13 +91,13 @@ def test_upload_then_nothing_to_send(folder: Path, s3: S3Client) -> None:
     (folder / "profile.json").write_text("{}")
     archive, said = read_archive(folder), list[str]()
     assert upload(s3, "models", archive, say=said.append) == f"s3://models/models/{SHA}/"
-    assert said == ["m.gguf: sending 0.0 MB", "profile.json: sending 0.0 MB"]
+    assert said == ["m.gguf: sending 0.0 MB", "profile.json: sending 0.0 MB", "model-manifest.json: sending 0.0 MB"]
     assert keys(s3) == [f"models/{SHA}/{name}" for name in ("m.gguf", "model-manifest.json", "profile.json")]
     sent = s3.get_object(Bucket="models", Key=f"models/{SHA}/model-manifest.json")["Body"].read()
     assert sent == archive.manifest()
     said.clear()
     upload(s3, "models", archive, say=said.append)
-    assert said == ["m.gguf: already there", "profile.json: already there"]
+    assert said == ["m.gguf: already there", "profile.json: already there", "model-manifest.json: already there"]
 
 
 @pytest.mark.parametrize("there", [b"GGUF weightz", b"short"])

@@ -1,0 +1,1 @@
+"""`semif package-model`: a source, verified, turned into a model archive in a bucket or a folder."""
