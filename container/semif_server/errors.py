@@ -5,6 +5,7 @@ SemifServerError
 │   ├── SettingsError     an environment variable
 │   ├── ArchiveError      the model directory, its GGUF files or its manifest
 │   ├── ProfileError      the prompt profile
+│   ├── LibraryError      llama.cpp's library or its bindings
 │   └── ModelError        what llama.cpp or the model's own chat template says
 └── RequestError          one request is answered with an error body
     ├── BodyError         transport and JSON: 404, 405, 413, 415 and 400
@@ -99,6 +100,14 @@ class ArchiveError(StartError):
 
 class ProfileError(StartError):
     """The prompt profile is not valid."""
+
+
+class LibraryError(StartError):
+    """llama.cpp's shared library or its bindings can't be used. code: stable, first in the message."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
 
 
 class ModelError(StartError):

@@ -1,4 +1,4 @@
-"""The only importer of llama_cpp: model, vocabulary, and one context with its sequences.
+"""llama.cpp as this server uses it: model, vocabulary, and one context with its sequences.
 
 The low-level API is used throughout: logits are computed for the last position only, sequences are
 copied whole (a part of a hybrid memory can't be copied: llama.cpp ends the process), and a batch never
@@ -16,11 +16,13 @@ from typing import Any, Final
 # An assertion in ggml would otherwise start a debugger on the process.
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")
 
-import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from semif_server import bindings
 from semif_server.errors import ModelError
+
+llama_cpp: Final = bindings.load_bindings()
 
 MICRO_BATCH_TOKENS: Final = 512
 N_SEQUENCES: Final = 3
@@ -33,9 +35,13 @@ _log = logging.getLogger("semif_server.llama")
 _recent_errors: deque[str] = deque(maxlen=8)
 
 
-def binding_version() -> str:
-    """The version of the llama-cpp-python binding."""
-    return str(llama_cpp.__version__)
+def versions() -> dict[str, str]:
+    """The bindings' version, and the library's own with the file it came from."""
+    return {
+        "llama_cpp_python": bindings.package_version(),
+        "llama_cpp": bindings.library_version(llama_cpp),
+        "libllama": str(bindings.library_path(llama_cpp)),
+    }
 
 
 def system_info() -> str:
@@ -137,8 +143,9 @@ class LlamaModel:
     def __init__(self, path: Path, *, n_gpu_layers: int = 0) -> None:
         if n_gpu_layers != 0 and not llama_cpp.llama_supports_gpu_offload():
             raise ModelError(
-                f"SEMIF_N_GPU_LAYERS={n_gpu_layers}: this build of llama.cpp has no GPU backend."
-                " Set it to 0 or use the GPU image."
+                f"SEMIF_N_GPU_LAYERS={n_gpu_layers}: llama.cpp has no GPU backend with a device here"
+                f" ({system_info()}). Set it to 0, use the GPU image, or give the container a GPU whose"
+                " driver fits the image's CUDA."
             )
         parameters = llama_cpp.llama_model_default_params()
         parameters.n_gpu_layers = n_gpu_layers

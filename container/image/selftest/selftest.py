@@ -1,0 +1,3 @@
+import semif_server.llama as l
+
+print(l.versions())

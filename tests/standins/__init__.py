@@ -1,0 +1,1 @@
+"""Stand-ins for the images that `container/Dockerfile` starts from, made here without a registry."""
