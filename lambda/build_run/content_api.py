@@ -76,7 +76,7 @@ def _first_file(manifest: bytes, place: str) -> tuple[str, str]:
     """Name and SHA-256 of the manifest's first file."""
     try:
         first = json.loads(manifest)["files"][0]
-        name, sha256 = first["name"], first["sha256"]
+        name, sha256 = first["file"], first["sha256"]
         if not isinstance(name, str) or not isinstance(sha256, str):
             raise TypeError(first)
     except (ValueError, LookupError, TypeError) as error:
