@@ -57,9 +57,9 @@ class BuildStack(cdk.Stack):
         if isinstance(environment.model, BuiltModel):
             self._archive_project(environment.model)
             outputs["ArchiveProject"] = archive_project(environment.name)
-        if environment.build.image is not None:
-            self._image_project(environment.build.image)
-            outputs["ImageProject"] = image_project(environment.name, environment.build.image.flavour)
+        for flavour, image in environment.build.images.items():
+            self._image_project(image)
+            outputs[f"Image{flavour.capitalize()}Project"] = image_project(environment.name, flavour)
         publish(self, f"/semif/{environment.name}/builds", outputs)
 
     def _archive_project(self, model: BuiltModel) -> None:
@@ -95,13 +95,15 @@ class BuildStack(cdk.Stack):
     def _image_project(self, image: ImageBuildSettings) -> None:
         name = f"Image{image.flavour.capitalize()}"
         role = BuildRole(self, f"{name}Role", log_group=self._log_group)
-        source = image_source(self, image.flavour)
+        source = image_source(self, image)
         role.allow_source(source)
         role.allow_push(own_repository_arn(self, self._artifacts.repository.repository_name))
         for base in (image.base_image, image.python_image):
             if base.repository is not None:
                 role.allow_pull(base.repository)
-        role.allow_put(self._artifacts.bucket.bucket_name, f"{PROVENANCE_PREFIX}images/{image.flavour}-")
+        role.allow_documents(
+            self._artifacts.bucket.bucket_name, f"{PROVENANCE_PREFIX}images/{image.flavour}-"
+        )
         self._project(
             name,
             name=image_project(self._environment.name, image.flavour),

@@ -1,6 +1,6 @@
 """The setting `build`: where builds take their parts from, and their limits."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -14,10 +14,14 @@ MAX_TIMEOUT_MINUTES: Final = 45
 """With QUEUED_TIMEOUT_MINUTES and some polls it fits into the 55 minutes that the custom resource has."""
 QUEUED_TIMEOUT_MINUTES: Final = 5
 PYTHON_IMAGE: Final = (
-    "public.ecr.aws/docker/library/python"
-    "@sha256:411fa4dcfdce7e7a3057c45662beba9dcd4fa36b2e50a2bfcd6c9333e59bf0db"
+    "public.ecr.aws/lambda/python@sha256:145350008f3f67d82c0bc6ecd34d9eb0c95aecf11f9b69db6bab7de3d5d3cc61"
 )
-"""3.12-slim-bullseye: its glibc 2.31 is older than Amazon Linux 2023's, so its programs run there."""
+"""3.12 on Amazon Linux 2023, as the containers are."""
+BINDINGS: Final[Mapping[Flavour, str]] = {
+    "cpu": "requirements-bindings-cpu.txt",
+    "cuda": "requirements-bindings-cuda.txt",
+}
+"""Pins of llama-cpp-python in container/, whose bindings fit the pinned containers."""
 
 _KEYS: Final = (
     "base_image_cpu",
@@ -43,48 +47,54 @@ _BINDINGS: Final = (
 
 @dataclass(frozen=True)
 class ImageBuildSettings:
-    """What an image is made from. `bindings` None means the requirements file that the Dockerfile names."""
+    """What an image is made from; `bindings` is a requirements file in container/."""
 
     flavour: Flavour
     base_image: PinnedImage
     python_image: PinnedImage
-    bindings: str | None
+    bindings: str
 
 
 @dataclass(frozen=True)
 class BuildSettings:
-    """`image` None: none is to be built. `package_index` and `hub` None: the tools' own defaults."""
+    """`images`: those that an endpoint runs. `package_index` and `hub` None: the tools' own defaults."""
 
-    image: ImageBuildSettings | None
+    images: Mapping[Flavour, ImageBuildSettings]
     package_index: str | None
     hub: str | None
     scan_severity: Severity
     timeout_minutes: int
 
 
-def read_build(parent: MappingReader, *, region: str, flavour: Flavour | None) -> BuildSettings:
+def read_build(parent: MappingReader, *, region: str, flavours: Collection[Flavour]) -> BuildSettings:
     """Read `build`, all of whose keys are optional. Raises SettingsError with the key's path."""
     reader = parent.mapping("build", _KEYS) if parent.has("build") else MappingReader({}, parent.at("build"))
-    bases = {flavour: read_pinned_image(reader, f"base_image_{_SUFFIX[flavour]}") for flavour in _SUFFIX}
-    bindings = {
-        flavour: reader.optional_text(f"bindings_{_SUFFIX[flavour]}", *_BINDINGS) for flavour in _SUFFIX
-    }
     python_image = read_pinned_image(reader, "python_image") or pinned_image(PYTHON_IMAGE)
-    image = None
-    if flavour is not None:
-        base = bases[flavour] or pinned_image(
-            base_image_uri(
-                region,
+    images = {}
+    for flavour, suffix in _SUFFIX.items():
+        base_image = read_pinned_image(reader, f"base_image_{suffix}")
+        bindings = reader.optional_text(f"bindings_{suffix}", *_BINDINGS)
+        if flavour in flavours:
+            images[flavour] = ImageBuildSettings(
                 flavour,
-                region_path=parent.at("region"),
-                override_path=reader.at(f"base_image_{_SUFFIX[flavour]}"),
+                base_image or _container(parent, reader, region, flavour),
+                python_image,
+                bindings or BINDINGS[flavour],
             )
-        )
-        image = ImageBuildSettings(flavour, base, python_image, bindings[flavour])
     return BuildSettings(
-        image=image,
+        images=images,
         package_index=reader.optional_text("package_index", *_URL),
         hub=reader.optional_text("hub", *_URL),
         scan_severity=reader.choice("scan_severity", SEVERITIES) or "CRITICAL",
         timeout_minutes=reader.whole("timeout_minutes", MAX_TIMEOUT_MINUTES, 5, MAX_TIMEOUT_MINUTES),
     )
+
+
+def _container(parent: MappingReader, build: MappingReader, region: str, flavour: Flavour) -> PinnedImage:
+    uri = base_image_uri(
+        region,
+        flavour,
+        region_path=parent.at("region"),
+        override_path=build.at(f"base_image_{_SUFFIX[flavour]}"),
+    )
+    return pinned_image(uri)

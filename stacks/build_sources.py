@@ -25,20 +25,16 @@ ARCHIVE_BUILDSPEC: Final = "semif/codebuild/buildspec.yml"
 TAG_HASH_LENGTH: Final = 16
 
 _COMPILED: Final = ("__pycache__", "*.pyc")
-# The Dockerfile that is not used, and the pins of the other flavour's bindings.
-_OTHER_FLAVOURS_FILES: Final[Mapping[Flavour, tuple[str, ...]]] = {
-    "cpu": ("/Dockerfile.gpu",),
-    "cuda": ("/Dockerfile",),
-}
 
 
-def image_source(scope: Construct, flavour: Flavour) -> assets.Asset:
-    """container/ without what the flavour does not use."""
+def image_source(scope: Construct, image: ImageBuildSettings) -> assets.Asset:
+    """container/ without the Dockerfiles and the pins of bindings that this image does not use."""
+    others = [f"/{dockerfile}" for flavour, dockerfile in DOCKERFILES.items() if flavour != image.flavour]
     return assets.Asset(
         scope,
-        f"Image{flavour.capitalize()}Source",
+        f"Image{image.flavour.capitalize()}Source",
         path=str(CONTAINER_SOURCES),
-        exclude=[*_COMPILED, *_OTHER_FLAVOURS_FILES[flavour]],
+        exclude=[*_COMPILED, *others, "/requirements-bindings-*.txt", f"!/{image.bindings}"],
         ignore_mode=IgnoreMode.GIT,
     )
 

@@ -21,7 +21,7 @@ from stacks.constructs.build_run import ArchiveBuildRun, Build, ImageBuildRun
 from stacks.constructs.build_run_provider import BuildRunProvider
 from stacks.constructs.repository_arn import own_repository_arn, repository_arn
 from stacks.model_settings import MODELS_PREFIX, BuiltModel, S3Place
-from stacks.settings import EnvironmentSettings
+from stacks.settings import EnvironmentSettings, SemIfEndpointSettings
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,16 @@ class ArchiveInUse:
 class EndpointInputs:
     """The image and the archive that `stack` consumes, with the builds behind them as its own resources."""
 
-    def __init__(self, stack: cdk.Stack, environment: EnvironmentSettings, artifacts: ArtifactsStack) -> None:
+    def __init__(
+        self,
+        stack: cdk.Stack,
+        environment: EnvironmentSettings,
+        endpoint: SemIfEndpointSettings,
+        artifacts: ArtifactsStack,
+    ) -> None:
         self._stack = stack
         self._environment = environment
+        self._endpoint = endpoint
         self._artifacts = artifacts
         self._provider = self._build_run_provider()
         self.image = self._image()
@@ -56,10 +63,9 @@ class EndpointInputs:
 
     def _build_run_provider(self) -> BuildRunProvider | None:
         name = self._environment.name
-        image, model = self._environment.build.image, self._environment.model
         consumed = [
-            *([image_project(name, image.flavour)] if image else []),
-            *([archive_project(name)] if isinstance(model, BuiltModel) else []),
+            *([image_project(name, self._endpoint.flavour)] if self._endpoint.flavour else []),
+            *([archive_project(name)] if isinstance(self._environment.model, BuiltModel) else []),
         ]
         if not consumed:
             return None
@@ -72,14 +78,15 @@ class EndpointInputs:
         )
 
     def _image(self) -> ImageInUse:
-        given, build = self._environment.decisions.image, self._environment.build.image
+        given, flavour = self._endpoint.image, self._endpoint.flavour
         if given is not None:
             return ImageInUse(given.uri, repository_arn(self._stack, given.repository))
-        if build is None or self._provider is None:
+        if flavour is None or self._provider is None:
             raise AssertionError("bug: an endpoint without an image of its own, and none is built")
+        build = self._environment.build.images[flavour]
         repository = self._artifacts.repository
         arn = own_repository_arn(self._stack, repository.repository_name)
-        source = image_source(self._stack, build.flavour)
+        source = image_source(self._stack, build)
         content_hash = image_content_hash(source, build)
         tag = image_tag(build.flavour, content_hash)
         run = ImageBuildRun(
@@ -144,11 +151,10 @@ def image_variables(
         "SEMIF_BASE_IMAGE": image.base_image.uri,
         "SEMIF_PYTHON_IMAGE": image.python_image.uri,
         "SEMIF_DOCKERFILE": DOCKERFILES[image.flavour],
+        "SEMIF_BUILD_ARGS": json.dumps({"BINDINGS": image.bindings}),
         "SEMIF_BUCKET": artifacts.bucket.bucket_name,
         "SEMIF_SCAN_SEVERITY": build.scan_severity,
     }
-    if image.bindings is not None:
-        variables["SEMIF_BUILD_ARGS"] = json.dumps({"BINDINGS": image.bindings})
     return variables | _mirror(build)
 
 

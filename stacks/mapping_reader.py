@@ -24,12 +24,12 @@ class MappingReader:
     path: str
 
     @classmethod
-    def of(cls, value: object, path: str, known: Sequence[str]) -> "MappingReader":
-        """Read an object that may have the keys `known` and no others."""
+    def of(cls, value: object, path: str, known: Sequence[str] | None) -> "MappingReader":
+        """Read an object that may have the keys `known` and no others, or any keys if that is None."""
         if not isinstance(value, Mapping):
             raise SettingsError(path, f"must be an object, not {_shown(value)}")
         for key in value:
-            if key not in known:
+            if known is not None and key not in known:
                 raise SettingsError(f"{path}.{key}", f"is no setting; known here: {', '.join(known)}")
         return cls(value, path)
 
@@ -41,8 +41,8 @@ class MappingReader:
         """Path of a key."""
         return f"{self.path}.{key}"
 
-    def mapping(self, key: str, known: Sequence[str]) -> "MappingReader":
-        """Read an object inside this one."""
+    def mapping(self, key: str, known: Sequence[str] | None) -> "MappingReader":
+        """Read an object inside this one; `known` as in `of`."""
         return MappingReader.of(self._required(key), self.at(key), known)
 
     def text(self, key: str, pattern: str, allowed: str) -> str:

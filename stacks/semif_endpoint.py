@@ -16,7 +16,7 @@ MODEL_DIR: Final = "/opt/ml/model"
 
 
 class DecisionsStack(cdk.Stack):
-    """One environment's decision endpoint on a model and an image, given or built."""
+    """A decision endpoint on a model and an image, given or built."""
 
     def __init__(
         self,
@@ -24,11 +24,11 @@ class DecisionsStack(cdk.Stack):
         construct_id: str,
         *,
         environment: EnvironmentSettings,
+        settings: SemIfEndpointSettings,
         artifacts: ArtifactsStack,
     ) -> None:
-        super().__init__(scope, construct_id, stack_name=f"semif-{environment.name}-decisions")
-        settings = environment.decisions
-        inputs = EndpointInputs(self, environment, artifacts)
+        super().__init__(scope, construct_id, stack_name=f"semif-{environment.name}-{settings.key}")
+        inputs = EndpointInputs(self, environment, settings, artifacts)
         image, archive = inputs.image, inputs.archive
         role = ExecutionRole(
             self, "ExecutionRole", archive=archive.place, repository_arn=image.repository_arn
@@ -55,7 +55,7 @@ class DecisionsStack(cdk.Stack):
         )
         publish(
             self,
-            f"/semif/{environment.name}/decisions",
+            f"/semif/{environment.name}/{settings.key}",
             {
                 "EndpointName": settings.name,
                 "EndpointArn": self.endpoint.arn,

@@ -23,6 +23,12 @@ CUDA_13_AMI: Final = "al2023-ami-sagemaker-inference-gpu-4-1"
 """The host AMI whose driver runs the CUDA image; the default AMIs have older drivers."""
 
 _ENVIRONMENT_KEYS: Final = ("name", "account", "region", "tags", "model", "build", "endpoints")
+_ENDPOINT_KEY: Final = (
+    r"[a-z][a-z0-9-]{0,15}",
+    "named in a lower-case letter, then up to 15 of a-z, 0-9 and -",
+)
+RESERVED_KEYS: Final = ("artifacts", "builds", "observability", "standard")
+"""Names of other stacks of an environment."""
 _ENDPOINT_KEYS: Final = (
     "name",
     "image",
@@ -49,10 +55,15 @@ _TAG_TEXT: Final = r"[\w .:/=+\-@]"
 
 @dataclass(frozen=True)
 class SemIfEndpointSettings:
-    """The decision endpoint. `image` None means the project's own image, which a build makes."""
+    """A decision endpoint. `key` names its stack.
 
+    `image` is somebody else's; where it is None, `flavour` says which image of this project it runs.
+    """
+
+    key: str
     name: str
     image: ImageSettings | None
+    flavour: Flavour | None
     pool: tuple[str, ...]
     instance_count: int
     gpu_layers: int
@@ -76,7 +87,7 @@ class EnvironmentSettings:
     tags: Mapping[str, str]
     model: ModelSettings
     build: BuildSettings
-    decisions: SemIfEndpointSettings
+    endpoints: tuple[SemIfEndpointSettings, ...]
 
 
 def load_environments(node: Node) -> tuple[EnvironmentSettings, ...]:
@@ -108,20 +119,16 @@ def _environment(reader: MappingReader, variables: Mapping[str, str]) -> Environ
         "name", r"[a-z][a-z0-9-]{0,15}", "a lower-case letter, then up to 15 of a-z, 0-9 and -"
     )
     region = _region(reader, variables)
-    decisions = reader.mapping("endpoints", ("decisions",)).mapping("decisions", _ENDPOINT_KEYS)
-    image = read_image(decisions, "image", region)
-    pool = decisions.texts("pool", r"ml\.[a-z0-9-]+\.[a-z0-9]+", "an instance type such as ml.c6i.2xlarge")
-    flavour = None if image else flavour_of(pool, decisions.at("pool"))
+    endpoints = _endpoints(reader, name, region)
+    flavours = {endpoint.flavour for endpoint in endpoints if endpoint.flavour is not None}
     return EnvironmentSettings(
         name=name,
         account=reader.optional_text("account", r"[0-9]{12}", "an account id of 12 digits"),
         region=region,
         tags=_tags(reader),
         model=read_model(reader),
-        build=read_build(reader, region=region, flavour=flavour),
-        decisions=_semif_endpoint(
-            decisions, default_name=f"semif-{name}-decisions", image=image, pool=pool, flavour=flavour
-        ),
+        build=read_build(reader, region=region, flavours=flavours),
+        endpoints=endpoints,
     )
 
 
@@ -157,14 +164,39 @@ def _tags(reader: MappingReader) -> Mapping[str, str]:
     return dict(value)
 
 
+def _endpoints(
+    environment: MappingReader, environment_name: str, region: str
+) -> tuple[SemIfEndpointSettings, ...]:
+    reader = environment.mapping("endpoints", None)
+    if not reader.value:
+        raise SettingsError(reader.path, "must have at least one endpoint, such as decisions")
+    for key in reader.value:
+        matching(key, reader.at(key), *_ENDPOINT_KEY)
+        if key in RESERVED_KEYS:
+            raise SettingsError(reader.at(key), "is the name of another stack; choose another one")
+    endpoints = tuple(
+        _semif_endpoint(
+            reader.mapping(key, _ENDPOINT_KEYS),
+            key,
+            default_name=f"semif-{environment_name}-{key}",
+            region=region,
+        )
+        for key in reader.value
+    )
+    for i, endpoint in enumerate(endpoints):
+        if endpoint.name in {earlier.name for earlier in endpoints[:i]}:
+            raise SettingsError(
+                f"{reader.at(endpoint.key)}.name", f"{endpoint.name} is another endpoint's name"
+            )
+    return endpoints
+
+
 def _semif_endpoint(
-    reader: MappingReader,
-    *,
-    default_name: str,
-    image: ImageSettings | None,
-    pool: tuple[str, ...],
-    flavour: Flavour | None,
+    reader: MappingReader, key: str, *, default_name: str, region: str
 ) -> SemIfEndpointSettings:
+    image = read_image(reader, "image", region)
+    pool = reader.texts("pool", r"ml\.[a-z0-9-]+\.[a-z0-9]+", "an instance type such as ml.c6i.2xlarge")
+    flavour = None if image else flavour_of(pool, reader.at("pool"))
     max_tokens = reader.whole("max_tokens", 4096, 64, 1_048_576)
     max_request_tokens = reader.whole("max_request_tokens", 8192, 64, 16_777_216)
     if max_request_tokens < max_tokens:
@@ -173,8 +205,10 @@ def _semif_endpoint(
             f"must be at least max_tokens ({max_tokens}), not {max_request_tokens}",
         )
     return SemIfEndpointSettings(
+        key=key,
         name=reader.optional_text("name", *_ENDPOINT_NAME) or default_name,
         image=image,
+        flavour=flavour,
         pool=pool,
         instance_count=reader.whole("instance_count", 1, 1, 100),
         gpu_layers=reader.whole("gpu_layers", -1 if flavour == "cuda" else 0, -1, 10_000),

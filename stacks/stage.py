@@ -23,10 +23,18 @@ class EnvironmentStage(cdk.Stage):
             environment_name=settings.name,
             region=settings.region,
         )
-        self.decisions = DecisionsStack(self, "decisions", environment=settings, artifacts=self.artifacts)
-        if isinstance(settings.model, BuiltModel) or settings.build.image is not None:
+        self.endpoints = {
+            endpoint.key: DecisionsStack(
+                self, endpoint.key, environment=settings, settings=endpoint, artifacts=self.artifacts
+            )
+            for endpoint in settings.endpoints
+        }
+        builds_model = isinstance(settings.model, BuiltModel)
+        if builds_model or settings.build.images:
             builds = BuildStack(self, "builds", environment=settings, artifacts=self.artifacts)
-            # No reference says so: the projects are known by their names.
-            self.decisions.add_stack_dependency(builds)
+            for endpoint in settings.endpoints:
+                if builds_model or endpoint.flavour is not None:
+                    # No reference says so: the projects are known by their names.
+                    self.endpoints[endpoint.key].add_stack_dependency(builds)
         for key, value in settings.tags.items():
             cdk.Tags.of(self).add(key, value)

@@ -58,9 +58,9 @@ class BuildRole(iam.Role):
         self._allow_registry()
         self._allow(None, list(PULL_ACTIONS), repository_arn(cdk.Stack.of(self), repository))
 
-    def allow_put(self, bucket_name: str, prefix: str) -> None:
-        """Write objects below a prefix."""
-        self._allow("Provenance", ["s3:PutObject"], f"{_bucket_arn(bucket_name)}/{prefix}*")
+    def allow_documents(self, bucket_name: str, prefix: str) -> None:
+        """Write documents below a prefix, and read those that are there."""
+        self._allow("Provenance", ["s3:GetObject", "s3:PutObject"], f"{_bucket_arn(bucket_name)}/{prefix}*")
 
     def allow_archive(self, bucket_name: str, models_prefix: str, provenance_prefix: str) -> None:
         """Write archives and look at what is there of them, so that nothing is sent twice."""
@@ -68,15 +68,11 @@ class BuildRole(iam.Role):
         self._allow(
             "Archive",
             ["s3:AbortMultipartUpload", "s3:GetObject", "s3:ListMultipartUploadParts", "s3:PutObject"],
-            f"{bucket}/{models_prefix}*",
+            [f"{bucket}/{models_prefix}*", f"{bucket}/{provenance_prefix}*"],
         )
-        self._allow(
-            "ArchiveListing",
-            ["s3:ListBucket"],
-            bucket,
-            {"StringLike": {"s3:prefix": [f"{models_prefix}*"]}},
-        )
-        self.allow_put(bucket_name, provenance_prefix)
+        # Without a condition on the prefix: S3 says 404 of a key that is not there, instead of 403, only to
+        # who may list the bucket, and a request for one key has no prefix that a condition could match.
+        self._allow("Listing", ["s3:ListBucket"], bucket)
 
     def allow_model_source(self, source: S3Place) -> None:
         """Read the model's source from a bucket."""
@@ -106,12 +102,10 @@ class BuildRole(iam.Role):
         self,
         sid: str | None,
         actions: list[str],
-        resource: str,
-        conditions: dict[str, object] | None = None,
+        resource: str | list[str],
     ) -> None:
-        self.add_to_policy(
-            iam.PolicyStatement(sid=sid, actions=actions, resources=[resource], conditions=conditions)
-        )
+        resources = [resource] if isinstance(resource, str) else resource
+        self.add_to_policy(iam.PolicyStatement(sid=sid, actions=actions, resources=resources))
 
 
 def _bucket_arn(name: str) -> str:

@@ -83,7 +83,7 @@ class ArchiveBuildRun(Construct):
     ) -> None:
         super().__init__(scope, construct_id)
         bucket = f"arn:{cdk.Aws.PARTITION}:s3:::{bucket_name}"
-        # Not this prefix alone: a policy that changes with each model would not be in force when it is needed.
+        # Not this prefix alone: a policy that changed with each model would not be in force at once.
         provider.allow("Manifest", ["s3:GetObject"], [f"{bucket}/{MODELS_PREFIX}*/{MANIFEST}"])
         provider.allow(
             "ManifestListing",

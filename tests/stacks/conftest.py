@@ -17,8 +17,22 @@ ENVIRONMENT: dict[str, Any] = {
     "name": "dev",
     "region": "eu-central-1",
     "tags": {"team": "decisions"},
-    "model": {"file": "Model-Q4_K_M.gguf", "sha256": "ab" * 32},
-    "endpoints": {"decisions": {"pool": ["ml.g6e.xlarge", "ml.c6i.2xlarge"]}},
+    "model": {
+        "source": {"repository": "owner/Model-GGUF", "revision": "0123456789" * 4},
+        "file": "Model-Q4_K_M.gguf",
+        "sha256": "ab" * 32,
+    },
+    "endpoints": {"decisions": {"pool": ["ml.c7i.2xlarge", "ml.c6i.2xlarge"]}},
+}
+GPU: dict[str, Any] = ENVIRONMENT | {"endpoints": {"decisions": {"pool": ["ml.g6e.xlarge", "ml.g5.xlarge"]}}}
+BROUGHT: dict[str, Any] = ENVIRONMENT | {
+    "model": {"s3_uri": "s3://my-models/qwen/v1/", "file": "Mine.gguf", "sha256": "cd" * 32},
+    "endpoints": {
+        "decisions": {
+            "pool": ["ml.g6e.xlarge", "ml.c6i.2xlarge"],
+            "image": {"uri": f"999988887777.dkr.ecr.eu-central-1.amazonaws.com/team/image@sha256:{'e' * 64}"},
+        }
+    },
 }
 
 Templates = dict[str, dict[str, Any]]
@@ -57,5 +71,23 @@ def synthesize() -> Synthesize:
 
 @pytest.fixture(scope="session")
 def templates() -> Templates:
-    """Templates of ENVIRONMENT."""
+    """Templates of ENVIRONMENT, which builds an archive and a CPU image."""
     return _synthesize(ENVIRONMENT)
+
+
+@pytest.fixture(scope="session")
+def gpu_templates() -> Templates:
+    """Templates of an environment with GPU instances."""
+    return _synthesize(GPU)
+
+
+@pytest.fixture(scope="session")
+def brought() -> dict[str, Any]:
+    """A valid environment whose model and image are somebody else's."""
+    return BROUGHT
+
+
+@pytest.fixture(scope="session")
+def brought_templates() -> Templates:
+    """Templates of an environment that builds nothing."""
+    return _synthesize(BROUGHT)

@@ -1,5 +1,6 @@
 """Reads templates for the tests: references as words, resources by type, rights by role."""
 
+import re
 from typing import Any
 
 PSEUDO = {"AWS::AccountId": "ACCOUNT", "AWS::Partition": "aws", "AWS::URLSuffix": "SUFFIX"}
@@ -22,6 +23,8 @@ def flat(value: Any) -> Any:
             text = f"<{'.'.join(names)}>"
         case {"Fn::ImportValue": name}:
             text = f"<{name}>"
+        case {"Fn::Sub": str(pattern)}:
+            text = re.sub(r"\$\{([^}]+)\}", lambda found: PSEUDO.get(found[1], f"<{found[1]}>"), pattern)
         case _:
             return {key: flat(item) for key, item in value.items()}
     return text
@@ -54,3 +57,13 @@ def rights(template: dict[str, Any], role_path: str) -> dict[tuple[str, ...], An
         actions = statement["Action"]
         found[tuple([actions] if isinstance(actions, str) else actions)] = statement["Resource"]
     return found
+
+
+def build_of(template: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Properties of the stack's only Custom::BuildRun of a kind."""
+    (found,) = (
+        flat(item["Properties"])
+        for item in of_type(template, "Custom::BuildRun").values()
+        if item["Properties"]["Kind"] == kind
+    )
+    return dict(found)

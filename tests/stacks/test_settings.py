@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from stacks.images import EcrRepository
 from stacks.mapping_reader import SettingsError
 from stacks.settings import parse_environments
 
@@ -14,7 +15,8 @@ VALID: dict[str, Any] = {
     "account": "111122223333",
     "region": "eu-central-1",
     "tags": {"team": "x"},
-    "model": {"file": "X.gguf", "sha256": "0" * 64},
+    "model": {"s3_uri": "s3://models/x/", "file": "X.gguf", "sha256": "0" * 64},
+    "build": {},
     "endpoints": {
         "decisions": {
             "name": "semif-dev-decisions",
@@ -35,7 +37,11 @@ VALID: dict[str, Any] = {
 }
 MINIMAL: dict[str, Any] = {
     "name": "dev",
-    "model": {"file": "X.gguf", "sha256": "0" * 64},
+    "model": {
+        "source": {"repository": "owner/X-GGUF", "revision": "0" * 40},
+        "file": "X.gguf",
+        "sha256": "0" * 64,
+    },
     "endpoints": {"decisions": {"pool": ["ml.c6i.2xlarge"]}},
 }
 DECISIONS = "environments[0].endpoints.decisions"
@@ -58,16 +64,16 @@ def changed(path: str, value: object) -> dict[str, Any]:
 def test_everything_is_read() -> None:
     (environment,) = parse_environments([VALID], {})
     assert (environment.account, environment.region) == ("111122223333", "eu-central-1")
-    decisions = environment.decisions
+    decisions = environment.endpoints[0]
     assert decisions.image is not None
-    assert (decisions.image.repository, decisions.image.account) == ("semif/a", "111122223333")
+    assert decisions.image.repository == EcrRepository("111122223333", "eu-central-1", "semif/a")
     assert decisions.pool == ("ml.g6e.xlarge", "ml.c6i.2xlarge")
     assert (decisions.gpu_layers, decisions.threads, decisions.instance_count) == (-1, 4, 2)
 
 
 def test_defaults() -> None:
     (environment,) = parse_environments([MINIMAL], {"AWS_REGION": "us-east-1"})
-    decisions = environment.decisions
+    decisions = environment.endpoints[0]
     assert (environment.account, dict(environment.tags)) == (None, {})
     assert (decisions.name, decisions.image, decisions.threads) == ("semif-dev-decisions", None, None)
     assert (decisions.instance_count, decisions.gpu_layers, decisions.inference_ami_version) == (1, 0, None)
@@ -84,7 +90,7 @@ def test_context_from_the_command_line_is_a_string() -> None:
     ("variables", "region"),
     [
         ({"AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-2"}, "us-east-1"),
-        ({"AWS_DEFAULT_REGION": "us-gov-west-1", "CDK_DEFAULT_REGION": "us-west-1"}, "us-gov-west-1"),
+        ({"AWS_DEFAULT_REGION": "us-west-2", "CDK_DEFAULT_REGION": "us-west-1"}, "us-west-2"),
         ({"AWS_REGION": "", "AWS_DEFAULT_REGION": "cn-north-1"}, "cn-north-1"),
     ],
 )
@@ -116,11 +122,25 @@ ERRORS: list[tuple[object, str, str]] = [
     ([changed("tags/semif:x", "y")], "environments[0].tags.semif:x", "semif:"),
     ([changed("tags/team", "a|b")], "environments[0].tags.team", "must be a text"),
     ([changed("model", REMOVED)], "environments[0].model", "is missing"),
+    ([changed("model/s3_uri", REMOVED)], "environments[0].model.source", "or set s3_uri for an archive"),
+    ([changed("model/s3_uri", "s3://models/x")], "environments[0].model.s3_uri", "a slash at its end"),
+    ([changed("model/s3_uri", "s3://models/")], "environments[0].model.s3_uri", "s3://BUCKET/PREFIX/"),
+    ([changed("model/license", "mit")], "environments[0].model.license", "known here: s3_uri, file, sha256"),
+    ([changed("build/cache", True)], "environments[0].build.cache", "is no setting"),
     ([changed("model/file", "X.bin")], "environments[0].model.file", ".gguf"),
     ([changed("model/file", "../X.gguf")], "environments[0].model.file", ".gguf"),
     ([changed("model/sha256", "0" * 63)], "environments[0].model.sha256", "64 lower-case hexadecimal"),
-    ([changed("endpoints/chat", {})], "environments[0].endpoints.chat", "is no setting"),
-    ([changed("endpoints/decisions", REMOVED)], DECISIONS, "is missing"),
+    ([changed("endpoints", REMOVED)], "environments[0].endpoints", "is missing"),
+    ([changed("endpoints", [])], "environments[0].endpoints", "must be an object"),
+    ([changed("endpoints/decisions", REMOVED)], "environments[0].endpoints", "at least one endpoint"),
+    ([changed("endpoints/builds", {})], "environments[0].endpoints.builds", "name of another stack"),
+    ([changed("endpoints/Chat", {})], "environments[0].endpoints.Chat", "lower-case letter"),
+    ([changed("endpoints/more", {})], "environments[0].endpoints.more.pool", "is missing"),
+    (
+        [changed("endpoints/more", {"pool": ["ml.c5.large"], "name": "semif-dev-decisions"})],
+        "environments[0].endpoints.more.name",
+        "semif-dev-decisions is another endpoint's name",
+    ),
     ([changed("endpoints/decisions/pools", [])], f"{DECISIONS}.pools", "is no setting"),
     ([changed("endpoints/decisions/name", "a" * 64)], f"{DECISIONS}.name", "1 to 63"),
     ([changed("endpoints/decisions/name", "Semif")], f"{DECISIONS}.name", "lower-case"),

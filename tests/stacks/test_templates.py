@@ -16,12 +16,13 @@ from semif.attempts import MAX_NAME_IN_CONFIGURATION, Attempt, read_attempt
 from semif.deployment import POOL_TYPE
 from semif.walk_lines import WALK_BUDGET_S
 from semif_server.settings import Settings
-from stacks.constructs.instance_pool_provider import CONFIGURATION_PREFIX_LENGTH, TOTAL_TIMEOUT
+from stacks.constructs.instance_pool_provider import CONFIGURATION_PREFIX_LENGTH
+from stacks.constructs.polling_provider import TOTAL_TIMEOUT
 from stacks.constructs.pooled_endpoint import RESOURCE_TYPE
 from stacks.example_decision import EXAMPLE_REQUEST, example_command
 from tests.stacks.template_reader import Templates, flat, of_type, rights, statements, the_only
 
-ARTIFACTS, DECISIONS = "semif-dev-artifacts", "semif-dev-decisions"
+ARTIFACTS, BUILDS, DECISIONS = "semif-dev-artifacts", "semif-dev-builds", "semif-dev-decisions"
 EXPORT = "semif-dev-artifacts:ExportsOutputRef"
 POOL = "DecisionsInstancePool"
 SAGEMAKER_ARN = "arn:aws:sagemaker:eu-central-1:ACCOUNT"
@@ -30,7 +31,7 @@ CONFIGURATION_ARN = f"{SAGEMAKER_ARN}:endpoint-config/semif-dev-decisions-*"
 
 
 def test_stack_names_and_retained_resources_stay(templates: Templates) -> None:
-    assert set(templates) == {ARTIFACTS, DECISIONS}
+    assert set(templates) == {ARTIFACTS, BUILDS, DECISIONS}
     retained = {
         (stack, key, item["Type"])
         for stack, template in templates.items()
@@ -87,6 +88,28 @@ def test_the_repository_lets_sagemaker_pull(templates: Templates) -> None:
     ]
 
 
+def test_no_lifecycle_rule_ever_expires_a_finished_image(templates: Templates) -> None:
+    properties = the_only(templates[ARTIFACTS], "AWS::ECR::Repository")["Properties"]
+    rules = json.loads(properties["LifecyclePolicy"]["LifecyclePolicyText"])["rules"]
+    rules.sort(key=lambda rule: rule["rulePriority"])
+    # An image that matches a rule's tags is never expired by a later rule, so these come first. A rule with
+    # two prefixes would match images that have both.
+    for rule, prefix in zip(rules, ("cpu-", "cuda-"), strict=False):
+        assert rule["selection"]["tagPrefixList"] == [prefix]
+        assert rule["selection"]["countType"] == "imageCountMoreThan"
+        assert rule["selection"]["countNumber"] > 100_000  # ECR's quota of images in a repository
+    candidates, untagged = (rule["selection"] for rule in rules[2:])
+    days = {"countType": "sinceImagePushed", "countUnit": "days", "countNumber": 7}
+    assert candidates == {"tagStatus": "tagged", "tagPrefixList": ["candidate-"]} | days
+    assert untagged == {"tagStatus": "untagged"} | days
+
+
+def test_encryption_of_images_is_not_changed_by_an_update(templates: Templates) -> None:
+    # AES-256 is what ECR does without the property; with it an existing repository would be replaced.
+    properties = the_only(templates[ARTIFACTS], "AWS::ECR::Repository")["Properties"]
+    assert "EncryptionConfiguration" not in properties
+
+
 def test_the_model(templates: Templates) -> None:
     properties = flat(the_only(templates[DECISIONS], "AWS::SageMaker::Model")["Properties"])
     assert "ModelName" not in properties
@@ -96,12 +119,9 @@ def test_the_model(templates: Templates) -> None:
     assert container["ModelDataSource"]["S3DataSource"] == {
         "CompressionType": "None",
         "S3DataType": "S3Prefix",
-        "S3Uri": f"s3://<{EXPORT}ModelBucketB9306378>/models/{'ab' * 32}/",
+        "S3Uri": "<ArchiveBuildF47F5CCB.ModelUri>",
     }
-    assert re.fullmatch(
-        rf"ACCOUNT\.dkr\.ecr\.eu-central-1\.SUFFIX/<{EXPORT}ImageRepository55BF8BF8>:cpu-[0-9a-f]{{16}}",
-        container["Image"],
-    )
+    assert container["Image"] == "<ImageCpuBuild38F9F75E.ImageUri>"
 
 
 def test_every_variable_is_a_setting_of_the_server(
@@ -123,7 +143,7 @@ def test_the_custom_resources_properties_parse_as_strings(templates: Templates) 
     resource = the_only(templates[DECISIONS], "Custom::InstancePoolEndpoint")
     pool = parse_pool(flat(resource["Properties"]))
     assert pool.endpoint_name == "semif-dev-decisions"
-    assert pool.instance_types == ("ml.g6e.xlarge", "ml.c6i.2xlarge")
+    assert pool.instance_types == ("ml.c7i.2xlarge", "ml.c6i.2xlarge")
     assert pool.tags == (("team", "decisions"),)
     assert (pool.variant_name, pool.initial_instance_count) == ("AllTraffic", 1)
     assert (pool.model_data_download_timeout_s, pool.container_startup_timeout_s) == (900, 600)
@@ -177,10 +197,12 @@ def test_ssm_takes_every_value(templates: Templates) -> None:
 
 
 def test_the_waiter_polls_each_15_s_for_55_minutes(templates: Templates) -> None:
-    machine = the_only(templates[DECISIONS], "AWS::StepFunctions::StateMachine")
-    definition = json.loads(flat(machine["Properties"]["DefinitionString"]))
-    (retry,) = definition["States"]["framework-isComplete-task"]["Retry"]
-    assert (retry["IntervalSeconds"], retry["MaxAttempts"], retry["BackoffRate"]) == (15, 220, 1)
+    machines = of_type(templates[DECISIONS], "AWS::StepFunctions::StateMachine")
+    assert len(machines) == 2  # the walk's and the builds'
+    for machine in machines.values():
+        definition = json.loads(flat(machine["Properties"]["DefinitionString"]))
+        (retry,) = definition["States"]["framework-isComplete-task"]["Retry"]
+        assert (retry["IntervalSeconds"], retry["MaxAttempts"], retry["BackoffRate"]) == (15, 220, 1)
 
 
 LOGS = ("logs:CreateLogStream", "logs:PutLogEvents")
@@ -268,10 +290,11 @@ def test_no_role_has_more_than_these(templates: Templates) -> None:
 
 def test_outputs_and_parameters(templates: Templates) -> None:
     expected = {
-        ARTIFACTS: ["BucketName", "ImageUri", "ModelUri", "RepositoryUri"],
+        ARTIFACTS: ["BucketName", "RepositoryUri"],
+        BUILDS: ["ArchiveProject", "ImageCpuProject", "LogGroup"],
         DECISIONS: [
-            *("Attempts", "EndpointArn", "EndpointName", "ExampleCommand"),
-            *("InstanceType", "LogGroup", "ModelSha256", "Region"),
+            *("Attempts", "EndpointArn", "EndpointName", "ExampleCommand", "ImageUri"),
+            *("InstanceType", "LogGroup", "ModelSha256", "ModelUri", "Region"),
         ],
     }
     for stack, names in expected.items():
@@ -324,7 +347,8 @@ def test_names_fit(synthesize: Any, environment: dict[str, Any]) -> None:
     [("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov"), ("ap-southeast-3", "aws")],
 )
 def test_partitions(synthesize: Any, environment: dict[str, Any], region: str, partition: str) -> None:
-    templates = synthesize(environment | {"region": region, "account": "111122223333"})
+    build = {"base_image_cpu": f"registry.example/llama-cpp@sha256:{'1' * 64}"}
+    templates = synthesize(environment | {"region": region, "account": "111122223333", "build": build})
     text = json.dumps([flat(template) for template in templates.values()])
     arns = set(re.findall(r"arn:(aws[a-z-]*):", text))
     assert arns <= {partition, "aws"}
@@ -359,7 +383,7 @@ def test_invoke_is_granted_on_one_endpoint(environment: dict[str, Any]) -> None:
     from stacks.stage import EnvironmentStage  # noqa: PLC0415
 
     stage = EnvironmentStage(cdk.App(), parse_environments([environment], {})[0])
-    stack = stage.decisions
+    stack = stage.endpoints["decisions"]
     caller = iam.Role(stack, "Caller", assumed_by=iam.AccountRootPrincipal())
     stack.endpoint.grant_invoke(caller)
     template = dict(assertions.Template.from_stack(stack).to_json())
