@@ -93,6 +93,8 @@ class Machines:
         return {
             "LANG": "C.UTF-8",
             "PIP_CACHE_DIR": str(cache),
+            # Most of what a build installs it never imports.
+            "PIP_COMPILE": "0",
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "PIP_ROOT_USER_ACTION": "ignore",
             **inherited,
