@@ -22,6 +22,8 @@ WAIT_LIMIT: Final = timedelta(minutes=52)
 """The Provider gives up after 55 minutes without a word about the build, so the request fails before."""
 OVERTIME: Final = timedelta(minutes=2)
 """Beyond `TimeoutMinutes`, so that CodeBuild's own time-out of a build that never queued tells its phase."""
+LISTING_TIME: Final = timedelta(seconds=5)
+"""How long a Delete looks before it believes that nothing runs: the listing may lag behind a start."""
 CONTENT_TIME: Final = timedelta(seconds=60)
 """How long after a build's success ECR or S3 may not show its content yet."""
 _WAITING_PHASES: Final = frozenset({"SUBMITTED", "QUEUED"})
@@ -39,26 +41,33 @@ def decide(observation: Observation, operation: Operation, wanted: Wanted) -> St
         and build.content_hash != wanted.content_hash
         and build.started_at < operation.started_at
     )
-    if outdated and not late:
-        return Stop(outdated, "the stack no longer wants what these builds make")
     same = tuple(build for build in observation.builds if build.content_hash == wanted.content_hash)
     running = sorted((build for build in same if build.running), key=_seniority)
     ended = [build for build in same if _counts(build, operation)]
     duplicates = _duplicates(running, ended, operation)
-    if duplicates and not late:
-        return Stop(duplicates, "an older build makes the same content")
+    if (outdated or duplicates) and not late:
+        reason = "the stack no longer wants what they make" if outdated else "an older build makes the same"
+        return Stop(outdated + duplicates, reason)
     if observation.content is not None:
         return _done(running, ended)
     if running and not late:
         return Wait(f"{running[0].id} is {_place(running[0], observation)}")
-    if late and (running or not ended):
+    # Another stack's build that was stopped, with its own deployment, says nothing about the content.
+    told = [build for build in ended if build.status is not BuildStatus.STOPPED] or [
+        build for build in ended if build.request_id == operation.request_id
+    ]
+    if told and not running:
+        return _after_the_end(observation, _newest(told))
+    if late:
         return _too_late(observation, operation, running, limit, outdated)
-    return _after_the_end(observation, operation, ended)
+    return Start(f"{_newest(ended).id} was stopped" if ended else "no build of this content runs")
 
 
 def decide_deletion(observation: Observation, operation: Operation) -> Step:
     """The next step of a Delete: what this stack started in the project must not run on. Content stays."""
     ours = [build for build in _running(observation) if build.stack_id == operation.stack_id]
+    if not ours and observation.now - operation.started_at < LISTING_TIME:
+        return Wait("a build that has just begun may not be listed yet")
     if not ours:
         return Gone("no build of this stack runs")
     if observation.now - operation.started_at >= WAIT_LIMIT:
@@ -95,14 +104,8 @@ def _done(running: list[Build], ended: list[Build]) -> Done:
     return Done("", "the content was there already")
 
 
-def _after_the_end(observation: Observation, operation: Operation, ended: list[Build]) -> Step:
-    """No build of the content runs, and the content is not there."""
-    ours = [build for build in ended if build.request_id == operation.request_id]
-    told = [build for build in ended if build.status is not BuildStatus.STOPPED]
-    if not told and not ours:
-        # Another stack's build that was stopped, with its own deployment, says nothing about the content.
-        return Start("no build of this content runs" if not ended else f"{ended[-1].id} was stopped")
-    build = _newest(told or ours)
+def _after_the_end(observation: Observation, build: Build) -> Step:
+    """No build of the content runs, and the content is not there; `build` was the last one."""
     match build.status:
         case BuildStatus.SUCCEEDED:
             if build.ended_at is not None and observation.now - build.ended_at < CONTENT_TIME:

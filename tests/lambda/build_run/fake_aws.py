@@ -71,6 +71,7 @@ class FakeAws:
     """By operation: code, message and HTTP status of the answer that it always gives."""
     interruptions: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
+    stopped: list[str] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Callable[..., dict[str, Any]]:
         if name not in SERVICES:
@@ -176,6 +177,7 @@ class FakeAws:
             raise _error("ResourceNotFoundException", f"The build {id} cannot be found", "StopBuild")
         if build["status"] == "IN_PROGRESS" and build["stopping"] is None:
             build["stopping"] = self.now
+            self.stopped.append(id)
             self._settle()
         return {"build": self._shown(build)}
 
@@ -239,7 +241,7 @@ class FakeAws:
         if tag := variables.get("SEMIF_IMAGE_TAG"):
             self.images.setdefault(tag, f"sha256:{variables['SEMIF_CONTENT_HASH']}")
         if prefix := variables.get("SEMIF_PREFIX"):
-            manifest = {"files": [{"name": "m.gguf", "sha256": "d" * 64}]}
+            manifest = {"files": [{"file": "m.gguf", "sha256": "d" * 64}]}
             self.objects[f"{variables['SEMIF_BUCKET']}/{prefix}model-manifest.json"] = json.dumps(
                 manifest
             ).encode()

@@ -216,6 +216,20 @@ def test_no_start_within_the_time_says_so(aws: Any, resource: Any) -> None:
         resource.until_complete()
 
 
+def test_no_start_after_a_joined_build_was_stopped_says_so(
+    aws: Any, resource: Any, neighbour: Any, fake_aws: ModuleType
+) -> None:
+    aws.plans["a" * 64] = fake_aws.Plan(work_s=3000)
+    neighbour.begin()
+    neighbour.poll()
+    resource.begin()
+    resource.poll()
+    aws.stop_build(id=aws.builds[0]["id"])
+    aws.running_limit = 0
+    with pytest.raises(BuildRunError, match=r"^wait_timed_out: No build could be started within 32 min"):
+        resource.until_complete()
+
+
 def test_an_expired_time_tells_the_queue_and_stops_the_build(
     aws: Any, resource: Any, neighbour: Any, events: ModuleType, fake_aws: ModuleType
 ) -> None:
@@ -316,8 +330,18 @@ def test_a_deletion_keeps_the_content_and_repeats(aws: Any, resource: Any, event
     resource.until_complete()
     for _ in range(2):
         resource.begin("Delete", {"anything": "goes"})
-        assert resource.poll() == {"IsComplete": True, "Data": {}}
+        assert resource.until_complete() == {}
     assert list(aws.images) == [f"cpu-{events.HASH[:16]}"]
+
+
+def test_a_deletion_sees_a_build_that_is_not_listed_at_once(aws: Any, resource: Any) -> None:
+    aws.listing_lag_s = 4
+    resource.begin()
+    resource.poll()
+    resource.restart()
+    resource.begin("Delete")
+    assert resource.until_complete() == {}
+    assert [build["status"] for build in aws.builds] == ["STOPPED"]
 
 
 def test_a_deletion_never_fails_for_what_is_gone(aws: Any, resource: Any) -> None:
