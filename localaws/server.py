@@ -33,6 +33,7 @@ from localaws.registry import ecr_gaps
 from localaws.registry.faults import PREFIX as ECR_FAULTS
 from localaws.registry.faults import RegistryFaultError, RegistryFaults
 from localaws.registry.faults import check as check_registry_faults
+from localaws.registry.service import RegistryService
 from localaws.sagemaker.backend import SageMakerBackend
 
 log = logging.getLogger("localaws.server")
@@ -73,8 +74,9 @@ class LocalAwsApp:
         clients = Clients(settings.url)
         self._functions = LambdaRuntime(clients, settings.node_modules, settings.poll_s)
         self._cloudformation = CloudFormationBackend(clients)
-        self._sagemaker = SageMakerBackend(settings.url, settings.ready_s)
-        self._codebuild = CodeBuildBackend(clients)
+        self._registry = RegistryService(clients, self._registry_faults)
+        self._sagemaker = SageMakerBackend(settings.url, settings.ready_s, blobs=lambda: self._registry.blobs)
+        self._codebuild = CodeBuildBackend(clients, self._registry.docker_folder)
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._administration: Mapping[tuple[str, str], Callable[[HttpRequest], object]] = {
             ("GET", "/_localaws/health"): lambda _: {"status": "ok"},
@@ -83,6 +85,9 @@ class LocalAwsApp:
             ("GET", "/_localaws/faults"): lambda _: self._faults(),
             ("PUT", "/_localaws/faults"): self._put_faults,
             ("PUT", "/_localaws/images"): self._put_image,
+            ("PUT", "/_localaws/registry/login"): lambda request: self._registry.log_in(_document(request)),
+            ("PUT", "/_localaws/registry/push"): lambda request: self._registry.push(_document(request)),
+            ("PUT", "/_localaws/registry/pull"): lambda request: self._registry.pull(_document(request)),
         }
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -122,6 +127,7 @@ class LocalAwsApp:
         self.end_builds()
         self._functions.close()
         self._sagemaker.close()
+        self._registry.close()
 
     def _answer(self, scope: Scope, service: str, request: HttpRequest) -> HttpAnswer | None:
         if request.path.startswith("/_localaws/"):

@@ -49,7 +49,7 @@ class Registry:
         reference = parse_ecr(uri)
         if reference is None:
             return None
-        manifest = self._manifest(reference)
+        manifest = self.manifest(reference)
         if manifest is not None and manifest.media_type != DOCKER_MANIFEST:
             raise UnsupportedManifestError(f"Unsupported manifest media type {manifest.media_type}")
         return manifest
@@ -82,7 +82,8 @@ class Registry:
                 if error.response["Error"]["Code"] != "ImageAlreadyExistsException":
                     raise
 
-    def _manifest(self, reference: EcrReference) -> Manifest | None:
+    def manifest(self, reference: EcrReference) -> Manifest | None:
+        """Return the manifest of any type that a reference names now, None if there is none."""
         ecr = self._clients.get("ecr", reference.scope)
         try:
             found = ecr.batch_get_image(repositoryName=reference.repository, imageIds=[reference.image_id])

@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from localaws.clients import Clients
 from localaws.protocol import Scope, ServiceError
+from localaws.registry.blobs import Blobs
 from localaws.registry.registry import Registry
 from localaws.sagemaker import runtime
 from localaws.sagemaker.catalog import Catalog, Params
@@ -38,13 +39,20 @@ class SageMakerBackend:
         server_url: where the local S3, STS and CloudWatch Logs listen.
         ready_s: seconds that finding instances takes where no fault says otherwise.
         settings: times of hosting.
+        blobs: where pushed images lie; without it only process images run.
     """
 
-    def __init__(self, server_url: str, ready_s: float, settings: HostingSettings | None = None) -> None:
+    def __init__(
+        self,
+        server_url: str,
+        ready_s: float,
+        settings: HostingSettings | None = None,
+        blobs: Callable[[], Blobs] | None = None,
+    ) -> None:
         self._settings = settings or HostingSettings()
         self._ready_s = ready_s
         self._clients = Clients(server_url)
-        self._images = ImageRegistry(Registry(self._clients))
+        self._images = ImageRegistry(Registry(self._clients), blobs)
         self._closing = threading.Event()
         self._hosting = Hosting(self._clients, self._images, self._settings, self._closing)
         self._lock = threading.RLock()

@@ -14,8 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
+from localaws.registry import containers, root_file_system
+from localaws.registry.docker.fallback_engine import CONTEXT
 from localaws.sagemaker import shim
-from localaws.sagemaker.images import Image
+from localaws.sagemaker.images import Image, RootImage
 
 MODEL_DIR = "/opt/ml/model"
 HOST = "127.0.0.1"
@@ -51,24 +53,48 @@ def environment(image: Image, model: Mapping[str, str], port: int, folder: Path)
     return moved | {name: value for name, value in bound.items() if name}
 
 
+def command(
+    image: Image | RootImage, model: Mapping[str, str], port: int, folder: Path
+) -> tuple[list[str], dict[str, str]]:
+    """Return the command line to start, and its whole environment."""
+    if isinstance(image, Image):
+        return [*image.command, "serve"], environment(image, model, port, folder)
+    bound = {"SEMIF_HOST": HOST, "SEMIF_PORT": str(port)}
+    if image.unproven:
+        standing = Image(
+            image.resolved,
+            (sys.executable, "-m", "semif_server"),
+            {"PYTHONPATH": str(image.root / CONTEXT)},
+            *("SEMIF_HOST", "SEMIF_PORT", "SEMIF_MODEL_DIR"),
+        )
+        return [*standing.command, "serve"], environment(standing, model, port, folder)
+    variables = {**root_file_system.variables(image.config), **model, **bound}
+    argv = root_file_system.entry_point(image.config, ["serve"])
+    binds = [(folder / "model", MODEL_DIR)]
+    # The program's variables are in the command line; these are the machine's, for what starts it.
+    outside = {name: os.environ[name] for name in ("PATH", "HOME", "XDG_RUNTIME_DIR") if name in os.environ}
+    return containers.command(image.root, image.config, argv, variables, binds), outside
+
+
 class Container:
     """A started container. `folder` holds ``model`` and ``home`` and is removed when the container ends."""
 
     def __init__(
-        self, image: Image, model_environment: Mapping[str, str], folder: Path, grace_s: float
+        self, image: Image | RootImage, model_environment: Mapping[str, str], folder: Path, grace_s: float
     ) -> None:
         self.port = _reserve_port()
         self.folder = folder
         self._grace_s = grace_s
         home = folder / "home"
         home.mkdir()
+        started, variables = command(image, model_environment, self.port, folder)
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", shim.__file__, str(grace_s), str(folder), *image.command, "serve"],
+            [sys.executable, "-I", "-S", shim.__file__, str(grace_s), str(folder), *started],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=home,
-            env=environment(image, model_environment, self.port, folder),
+            env=variables,
             start_new_session=True,
         )
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from localaws.clients import Clients
 from localaws.protocol import Scope
 from localaws.registry.registry import UnsupportedManifestError
+from localaws.registry.root_file_system import LayerError
 from localaws.sagemaker import messages, model_data, shim
 from localaws.sagemaker.container import Container
 from localaws.sagemaker.container_logs import LogShipper
-from localaws.sagemaker.images import Image, ImageRegistry
+from localaws.sagemaker.images import Image, ImageRegistry, RootImage
 from localaws.sagemaker.lifecycle import Placement, injected_failure
 from localaws.sagemaker.models import Model
 
@@ -46,7 +47,9 @@ class ClosingError(Exception):
 class HostedVariant:
     """A running container with its log stream."""
 
-    def __init__(self, placement: Placement, model: Model, image: Image, container: Container) -> None:
+    def __init__(
+        self, placement: Placement, model: Model, image: Image | RootImage, container: Container
+    ) -> None:
         self.placement = placement
         self.model = model
         self.image = image
@@ -112,6 +115,9 @@ class Hosting:
             image = self._images.get(model.image)
         except UnsupportedManifestError as error:
             raise HostingError(str(error)) from error
+        except LayerError as error:
+            log.warning("image of %s: %s", model.name, error)
+            raise HostingError(messages.cannot_start(placement.variant.name)) from error
         if image is None:
             raise HostingError(messages.image_missing(model.name, model.role))
         folder = Path(tempfile.mkdtemp(prefix="localaws-sagemaker-"))
@@ -156,7 +162,9 @@ class Hosting:
             log.warning("model data of %s: %s", model.name, error)
             raise HostingError(messages.download_failed(model.data.url)) from error
 
-    def _launch(self, placement: Placement, model: Model, image: Image, folder: Path) -> Container:
+    def _launch(
+        self, placement: Placement, model: Model, image: Image | RootImage, folder: Path
+    ) -> Container:
         try:
             return Container(image, model.environment, folder, self._settings.stop_grace_s)
         except (OSError, ValueError) as error:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from localaws.registry.blobs import Blobs
+from localaws.registry.docker.fallback_engine import UNPROVEN
 from localaws.registry.manifests import canonical, digest_of, docker_manifest
 from localaws.registry.references import parse_ecr, repository_uri
 from localaws.registry.registry import Registry
@@ -110,20 +113,34 @@ def _strings(name: str, value: Any) -> dict[str, str]:
     return dict(value)
 
 
-class ImageRegistry:
-    """Pushed images by digest. ECR says which digest a tag stands for, so a tag pushed again moves.
+@dataclass(frozen=True, slots=True)
+class RootImage:
+    """An image that was pushed with its blobs, unpacked: `config` is its configuration, `resolved` its URI.
 
-    An image pushed by a digest of its own choice stands for one that nobody can make here, such as AWS's:
-    ECR does not know it, and its name alone finds it.
+    `unproven` images stand for ones that could not be built here; their root holds a build's content.
     """
 
-    def __init__(self, registry: Registry) -> None:
+    resolved: str
+    root: Path
+    config: Mapping[str, Any]
+    unproven: bool
+
+
+class ImageRegistry:
+    """Images by what ECR says that a name stands for, so a tag pushed again moves.
+
+    A process image pushed by a digest of its own choice stands for one that nobody can make here, such as
+    AWS's: ECR does not know it, and its name alone finds it.
+    """
+
+    def __init__(self, registry: Registry, blobs: Callable[[], Blobs] | None = None) -> None:
         self._registry = registry
+        self._blobs = blobs
         self._images: dict[str, Image] = {}
         self._lock = threading.Lock()
 
     def put(self, image: Image) -> None:
-        """Push an image. A refusal of ECR is a ClientError."""
+        """Push a process image. A refusal of ECR is a ClientError."""
         reference = parse_ecr(image.uri)
         if reference is None:
             raise AssertionError("bug: an image's URI is read with its description")
@@ -133,11 +150,12 @@ class ImageRegistry:
         if not named:
             self._registry.put(reference, image.manifest.decode(), image.digest)
 
-    def get(self, uri: str) -> Image | None:
+    def get(self, uri: str) -> Image | RootImage | None:
         """Return the image that a URI names now, None if it was never pushed.
 
         Raises:
             UnsupportedManifestError: its manifest is none that SageMaker takes.
+            LayerError: its layers cannot be unpacked.
         """
         with self._lock:
             if uri in self._images:
@@ -145,6 +163,16 @@ class ImageRegistry:
         manifest = self._registry.find(uri)
         if manifest is None:
             return None
+        resolved = f"{repository_uri(uri)}@{manifest.digest}"
         with self._lock:
             image = self._images.get(manifest.digest)
-        return replace(image, uri=f"{repository_uri(uri)}@{manifest.digest}") if image else None
+        if image is not None:
+            return replace(image, uri=resolved)
+        if self._blobs is None:
+            return None
+        blobs = self._blobs()
+        config = blobs.config(manifest.document)
+        if config is None:
+            return None
+        labels = (config.get("config") or {}).get("Labels") or {}
+        return RootImage(resolved, blobs.root(manifest.text), config, UNPROVEN in labels)
