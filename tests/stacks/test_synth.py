@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
-from stacks import artifacts
-from stacks.constructs import instance_pool_provider
+from stacks import build_sources
+from stacks.build_settings import BINDINGS, PYTHON_IMAGE
+from stacks.constructs import polling_provider
+from stacks.dlc import DIGESTS, PUBLIC_REPOSITORY, Flavour
+from stacks.settings import parse_environments
 
 ROOT = Path(__file__).parents[2]
 OFFLINE = {
@@ -63,7 +66,8 @@ def test_two_synths_are_equal_to_the_byte(tmp_path: Path) -> None:
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
     python = [name for name in contents(tmp_path / "a") if name.endswith((".py", ".pyc"))]
     assert python
-    assert all("/instance_pool/" in name and name.endswith(".py") for name in python)
+    packages = ("instance_pool", "build_run", "semif", "semif_server", "image_build", "image")
+    assert all(name.split("/")[1] in packages and name.endswith(".py") for name in python)
 
 
 def changed(before: Any, after: Any, path: str = "") -> set[str]:
@@ -73,44 +77,128 @@ def changed(before: Any, after: Any, path: str = "") -> set[str]:
     return set() if before == after else {path}
 
 
-def test_hashes_follow_content_alone(
-    synthesize: Any, environment: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module, name in ((artifacts, "container"), (instance_pool_provider, "lambda")):
+def append(path: Path) -> None:
+    with path.open("a") as source:
+        source.write("# one line more\n")
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of what goes into assets, for tests that change it."""
+    for name in ("container", "lambda", "semif"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-        monkeypatch.setattr(module, f"{name.upper()}_SOURCES", tmp_path / name)
+    monkeypatch.setattr(build_sources, "CONTAINER_SOURCES", tmp_path / "container")
+    monkeypatch.setattr(build_sources, "PROJECT_ROOT", tmp_path)
+    monkeypatch.setattr(polling_provider, "LAMBDA_SOURCES", tmp_path / "lambda")
+    return tmp_path
+
+
+def content_hash(environment: dict[str, Any], flavour: Flavour, build: object = None) -> str:
+    """The hash that names an image, as the sources are now."""
+    import aws_cdk as cdk  # noqa: PLC0415 - jsii starts a node process
+
+    pool = {"cpu": "ml.c6i.large", "cuda": "ml.g5.xlarge"}[flavour]
+    endpoints = {"decisions": {"pool": [pool]}}
+    (settings,) = parse_environments([environment | {"endpoints": endpoints, "build": build}], {})
+    image = settings.build.images[flavour]
+    source = build_sources.image_source(cdk.Stack(cdk.App()), image)
+    return build_sources.image_content_hash(source, image)
+
+
+@pytest.mark.parametrize(
+    ("changed_file", "moves"),
+    [
+        ("container/semif_server/settings.py", (True, True)),
+        ("container/Dockerfile", (True, False)),
+        ("container/Dockerfile.gpu", (False, True)),
+        ("container/requirements-bindings-cpu.txt", (True, False)),
+        ("container/requirements-bindings-cuda.txt", (False, True)),
+        ("container/requirements-server.txt", (True, True)),
+        ("container/semif_server/__pycache__/settings.cpython-311.pyc", (False, False)),
+        ("tests/container/test_settings.py", (False, False)),
+    ],
+)
+def test_an_image_is_rebuilt_for_its_own_inputs_alone(
+    sources: Path, environment: dict[str, Any], changed_file: str, moves: tuple[bool, bool]
+) -> None:
+    before = content_hash(environment, "cpu"), content_hash(environment, "cuda")
+    (sources / changed_file).parent.mkdir(parents=True, exist_ok=True)
+    append(sources / changed_file)
+    after = content_hash(environment, "cpu"), content_hash(environment, "cuda")
+    assert tuple(old != new for old, new in zip(before, after, strict=True)) == moves
+
+
+def test_the_base_images_are_inputs_of_an_image(environment: dict[str, Any]) -> None:
+    builds: list[dict[str, Any]] = [
+        {},
+        {"base_image_cpu": f"registry.example/llama-cpp@sha256:{'1' * 64}"},
+        {"python_image": f"registry.example/python@sha256:{'1' * 64}"},
+        {"bindings_cpu": "requirements-bindings-cuda.txt"},
+    ]
+    hashes = [content_hash(environment, "cpu", build) for build in builds]
+    assert len(set(hashes)) == len(builds)
+    # Where the parts come from, and what is done with findings, makes no other image.
+    same = {"package_index": "https://mirror.example/simple", "scan_severity": "HIGH", "timeout_minutes": 9}
+    assert content_hash(environment, "cpu", same) == hashes[0]
+
+
+def test_the_dockerfiles_defaults_are_the_pins_of_the_stacks() -> None:
+    for flavour, dockerfile in build_sources.DOCKERFILES.items():
+        text = (ROOT / "container" / dockerfile).read_text()
+        defaults = dict(re.findall(r"^ARG (\w+)=(\S+)$", text, re.MULTILINE))
+        assert defaults["BASE_IMAGE"] == f"{PUBLIC_REPOSITORY}@{DIGESTS[flavour]}"
+        assert defaults["PYTHON_IMAGE"] == PYTHON_IMAGE
+        assert defaults["BINDINGS"] == BINDINGS[flavour]
+
+
+def test_hashes_follow_content_alone(synthesize: Any, environment: dict[str, Any], sources: Path) -> None:
     first = synthesize(environment)
-    for package in (tmp_path / "container/semif_server", tmp_path / "lambda/instance_pool"):
+    for package in (
+        sources / "container/semif_server",
+        sources / "lambda/instance_pool",
+        sources / "lambda/build_run",
+        sources / "semif",
+    ):
         (package / "__pycache__").mkdir()
         (package / "__pycache__/settings.cpython-311.pyc").write_bytes(b"1")
         (package / "stray.pyc").write_bytes(b"2")
-        for path in package.rglob("*.py"):
-            os.utime(path, (1, 1))
-    (tmp_path / "lambda/other_package").mkdir()
-    (tmp_path / "lambda/other_package/handler.py").write_text("pass\n")
+        for module in package.rglob("*.py"):
+            os.utime(module, (1, 1))
+    (sources / "lambda/other_package").mkdir()
+    (sources / "lambda/other_package/handler.py").write_text("pass\n")
     assert synthesize(environment) == first
-    with (tmp_path / "container/semif_server/settings.py").open("a") as source:
-        source.write("# one line more\n")
+    append(sources / "container/semif_server/settings.py")
     second = synthesize(environment)
-    output, parameter = sorted(changed(first["semif-dev-artifacts"], second["semif-dev-artifacts"]))
-    assert output == "/Outputs/ImageUri/Value/Fn::Join"
-    assert re.fullmatch(r"/Resources/ImageUriParameter\w+/Properties/Value/Fn::Join", parameter)
-    (only,) = changed(first["semif-dev-decisions"], second["semif-dev-decisions"])
-    assert only.endswith("/Properties/PrimaryContainer/Image/Fn::Join")
-    with (tmp_path / "lambda/instance_pool/walk.py").open("a") as source:
-        source.write("# one line more\n")
-    third = synthesize(environment)
-    assert third["semif-dev-artifacts"] == second["semif-dev-artifacts"]
-    functions = changed(second["semif-dev-decisions"], third["semif-dev-decisions"])
-    assert {path.rpartition("/Properties/")[2] for path in functions} == {"Code/S3Key"}
-    assert len(functions) == 2
+    assert second["semif-dev-artifacts"] == first["semif-dev-artifacts"]
+    (source,) = changed(first["semif-dev-builds"], second["semif-dev-builds"])
+    assert source == "/Resources/ImageCpu/Properties/Source/Location/Fn::Join"
+    image = changed(first["semif-dev-decisions"], second["semif-dev-decisions"])
+    properties = {place.partition("/Properties/")[2] for place in image if "/ImageCpuBuild" in place}
+    assert len(properties) == len(image)
+    assert properties == {
+        *("ContentHash", "ImageTag", "Environment/SEMIF_IMAGE_TAG", "SourceLocation/Fn::Join")
+    }
+    for package, functions in (("instance_pool", "DecisionsInstancePool"), ("build_run", "BuildRun")):
+        append(sources / "lambda" / package / "handler.py")
+        third = synthesize(environment)
+        moved = changed(second["semif-dev-decisions"], third["semif-dev-decisions"])
+        assert len(moved) == 2
+        for place in moved:
+            assert place.startswith(f"/Resources/{functions}")
+            assert place.endswith("/Properties/Code/S3Key")
+        second = third
+    append(sources / "semif/archive.py")
+    fourth = synthesize(environment)
+    # The packager has changed, not what it makes: the archive is looked for under the same name.
+    (moved_source,) = changed(second["semif-dev-decisions"], fourth["semif-dev-decisions"])
+    assert re.fullmatch(r"/Resources/ArchiveBuild\w+/Properties/SourceLocation/Fn::Join", moved_source)
 
 
 def test_cdk_json_passes_the_validator_and_cfn_lint(tmp_path: Path) -> None:
     done = synth(tmp_path / "out", AWS_REGION="eu-central-1")
     assert done.returncode == 0, done.stderr
     templates = sorted(str(path) for path in (tmp_path / "out").rglob("*.template.json"))
-    assert len(templates) == 2
+    assert len(templates) == 3
     lint = subprocess.run(
         [str(Path(sys.executable).parent / "cfn-lint"), "--ignore-checks", "W3005", "--", *templates],
         capture_output=True,
