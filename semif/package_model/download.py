@@ -131,7 +131,6 @@ class _Transfer:
                 file.seek(self.have)
                 for chunk in answer.chunks:
                     file.write(chunk)
-                    file.flush()
                     self.have += len(chunk)
         if size is not None and self.have < size:
             raise BrokenError(f"the server sent {self.have:,} of {size:,} bytes")

@@ -14,7 +14,6 @@ from semif.package_model.download import Answer, BrokenError, ChangedError, Vali
 from semif.package_model.recipe import HubSource
 
 DEFAULT_HUB = "https://huggingface.co"
-CHUNK_BYTES = 1 << 20
 _TIMEOUT = httpx.Timeout(60, connect=20)
 _COMES_BACK = frozenset({408, 425, 429, 500, 502, 503, 504})
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+|\*)")
@@ -105,7 +104,7 @@ class HttpSource:
         value = _validator(response.headers)
         if first and validator is not None and value != validator.value:
             raise ChangedError("the file changed on the server")
-        return Answer(first, Validator(self.address, value, size), response.iter_raw(CHUNK_BYTES))
+        return Answer(first, Validator(self.address, value, size), response.iter_raw())
 
 
 def get_json(http: httpx.Client, hub: Hub, url: str) -> Any:
