@@ -222,6 +222,32 @@ def test_docker_has_no_daemon_without_privileged_mode(builds: Builds) -> None:
     assert any(line.startswith("Cannot connect to the Docker daemon") for line in builds.printed(build))
 
 
+def test_docker_logs_in_to_ecr_in_privileged_mode(builds: Builds) -> None:
+    program = "import boto3; print(boto3.client('ecr').get_authorization_token()['authorizationData'][0]"
+    program += "['authorizationToken'])"
+    project = builds.project(
+        f"""
+        version: 0.2
+        phases:
+          build:
+            commands:
+              - python3 -c "{program}" | base64 -d | cut -d':' -f2 >password
+              - docker login --username AWS --password-stdin $REGISTRY <password
+        """,
+        environment={
+            "privilegedMode": True,
+            "environmentVariables": [
+                {"name": "REGISTRY", "value": "123456789012.dkr.ecr.us-east-1.amazonaws.com"}
+            ],
+        },
+    )
+
+    build = builds.run(project)
+
+    assert build["buildStatus"] == "SUCCEEDED", builds.log(build)
+    assert "Login Succeeded" in builds.printed(build)
+
+
 def test_artifacts_go_to_s3(builds: Builds) -> None:
     source = builds.put_source({"buildspec.yml": ""})
     spec = """
