@@ -102,7 +102,7 @@ def copy_interpreter(target: Path) -> None:
     shutil.copy2(prefix / "bin" / f"python{version}", target / "bin" / f"python{version}")
     library = Path("lib") / f"python{version}"
     shutil.copytree(
-        prefix / library, target / library, symlinks=False, ignore=shutil.ignore_patterns(*UNUSED_STDLIB)
+        prefix / library, target / library, ignore_dangling_symlinks=True, ignore=shutil.ignore_patterns(*UNUSED_STDLIB)
     )
     for shared in (prefix / "lib").glob(f"libpython{version}*.so*"):
         shutil.copy2(shared, target / "lib" / shared.name)

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from tests.standins import root_file_systems
@@ -87,7 +88,7 @@ def _recipe() -> str:
     """SHA-256 of all that the stand-ins are made from."""
     sources = [Path(__file__), Path(root_file_systems.__file__)]
     pin = pinned(ROOT / "requirements-server.txt", "llama-cpp-python")
-    parts = [*(path.read_bytes() for path in sources), wheel_key(pin).encode()]
+    parts = [*(path.read_bytes() for path in sources), wheel_key(pin).encode(), version("pip").encode()]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 

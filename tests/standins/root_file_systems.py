@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sysconfig
 import tempfile
 import zipfile
 from pathlib import Path
@@ -19,13 +20,14 @@ _BASE = ("libc6", "libgcc-s1", "libstdc++6", "libgomp1", "zlib1g", "libexpat1", 
 _TOOLS = ("coreutils", "libacl1", "libattr1", "libgmp10", "libselinux1", "libpcre2-8-0", "libcrypt1")
 _STDLIB = ("libbz2-1.0", "liblzma5", "libuuid1")
 _PYTHON = ("python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib")
-PACKAGES = (*_BASE, *_TOOLS, *_STDLIB, *_PYTHON, "python3-pip-whl")
+PACKAGES = (*_BASE, *_TOOLS, *_STDLIB, *_PYTHON)
 
 _WITHOUT_PYTHON = (*_BASE, *_TOOLS, *_STDLIB)
 _MERGED = ("bin", "sbin", "lib", "lib64")
 _FOLDERS = ("dev", "etc", "mnt", "opt", "proc", "root", "run", "sys", "tmp", "usr/bin", "var/tmp")
 # glibc's locale conversions and documentation: nothing here reads them.
 _UNUSED = ("usr/share", "usr/lib/x86_64-linux-gnu/gconv", "usr/lib/systemd")
+_COMPILED = shutil.ignore_patterns("__pycache__")
 
 
 def write_base(root: Path, packages: Path, *, python: bool) -> None:
@@ -45,17 +47,16 @@ def write_interpreter(root: Path, packages: Path) -> None:
         (prefix / "bin").mkdir(parents=True)
         shutil.move(python / "usr/bin/python3.11", prefix / "bin/python3.11")
         shutil.move(python / "usr/lib/python3.11", prefix / "lib/python3.11")
-        # What the packages link to configuration outside of their prefix.
+        # The packages link to configuration outside of their prefix.
         for link in (prefix / "lib/python3.11").rglob("*"):
-            if link.is_symlink() and not link.exists():
+            if link.is_symlink() and link.readlink().is_absolute():
                 link.unlink()
     for name in ("python3", "python"):
         (prefix / "bin" / name).symlink_to("python3.11")
-    _unpack(root, packages, ("python3-pip-whl",), keep=("usr/share/python-wheels",))
-    (wheel,) = (root / "usr/share/python-wheels").glob("pip-*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(prefix / "lib/python3/dist-packages")
-    shutil.rmtree(root / "usr/share")
+    # The pip of this environment: Debian's is older, and knows no cache for what --require-hashes asks.
+    source = Path(sysconfig.get_paths()["purelib"])
+    for folder in (source / "pip", *source.glob("pip-*.dist-info")):
+        shutil.copytree(folder, prefix / "lib/python3/dist-packages" / folder.name, ignore=_COMPILED)
 
 
 def download_packages() -> Path:
@@ -64,7 +65,7 @@ def download_packages() -> Path:
     if _missing(folder):
         if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
             raise ImageError("the stand-ins are made of Debian packages: apt-get and dpkg-deb are needed")
-        say("fetching 27 Debian packages (18 MB) for the stand-in images, once per machine")
+        say("fetching 26 Debian packages (17 MB) for the stand-in images, once per machine")
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as fresh:
             done = subprocess.run(
@@ -82,7 +83,7 @@ def _missing(folder: Path) -> list[str]:
     return [name for name in PACKAGES if not list(folder.glob(f"{name}_*.deb"))]
 
 
-def _unpack(root: Path, packages: Path, names: tuple[str, ...], keep: tuple[str, ...] = ()) -> None:
+def _unpack(root: Path, packages: Path, names: tuple[str, ...]) -> None:
     for folder in _FOLDERS:
         (root / folder).mkdir(parents=True, exist_ok=True)
     (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
@@ -96,8 +97,7 @@ def _unpack(root: Path, packages: Path, names: tuple[str, ...], keep: tuple[str,
         stream = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE, check=True)
         subprocess.run(["tar", "-x", "--keep-directory-symlink", "-C", root], input=stream.stdout, check=True)
     for path in _UNUSED:
-        if not any(kept.startswith(path) for kept in keep):
-            shutil.rmtree(root / path, ignore_errors=True)
+        shutil.rmtree(root / path, ignore_errors=True)
     if not (root / "usr/bin/sh").exists():
         (root / "usr/bin/sh").symlink_to("dash")
 
