@@ -5,6 +5,7 @@ Only the standard library: the `docker` of a build imports this.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import os
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import IO
 
 NOT_PROVEN = "image build not proven here: install buildah (Debian and Ubuntu: apt-get install buildah)"
+_CACHE = "buildah-cache"
+"""What buildah calls the folder for `RUN --mount=type=cache`."""
 _HOST_SETTINGS = ("/etc/ssl/certs", "/etc/pip.conf", "/etc/xdg/pip")
 
 
@@ -36,7 +39,7 @@ class Storage:
         """Return a buildah command line on this storage."""
         # An additional store must be there, and may be empty.
         self.shared.mkdir(parents=True, exist_ok=True)
-        (self.folder / "tmp").mkdir(parents=True, exist_ok=True)
+        self._make_temporary()
         storage, run = self.folder / "storage", self.folder / "run"
         where = ["--storage-driver", "vfs", "--root", str(storage), "--runroot", str(run)]
         return ["buildah", *where, "--storage-opt", f"vfs.imagestore={self.shared}", *arguments]
@@ -49,6 +52,14 @@ class Storage:
         """Run buildah with its output kept; the caller judges how it ended."""
         command = self.command(*arguments)
         return subprocess.run(command, env=self.environment(), capture_output=True, text=True, check=False)
+
+    def _make_temporary(self) -> None:
+        """Make this storage's folder of temporary files; caches of RUN steps in it are everyone's."""
+        cache = self.shared.parent / "tmp" / _CACHE
+        cache.mkdir(parents=True, exist_ok=True)
+        (self.folder / "tmp").mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            (self.folder / "tmp" / _CACHE).symlink_to(cache)
 
     def remove(self) -> None:
         """Remove all images and containers of this storage; those of the shared one stay."""

@@ -30,6 +30,9 @@ class BuildahEngine:
         (context,) = parsed.positional
         dockerfile = parsed.values.get("file") or str(Path(context) / "Dockerfile")
         flags = ["--format", "docker", "--isolation", "chroot", "--pull-never", "--file", dockerfile]
+        # A stage that is only a base's name would be the base itself, and be removed as intermediate at the
+        # end. An annotation makes it an image of its own; Docker's format has none, so it shows nowhere.
+        flags += ["--annotation", "localaws.stage=own"]
         for flag, key in (("--tag", "tags"), ("--build-arg", "build_args"), ("--label", "labels")):
             for value in parsed.lists.get(key, ()):
                 flags += [flag, value]
