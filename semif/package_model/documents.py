@@ -10,6 +10,18 @@ from semif.package_model.facts import SourceFile
 from semif.package_model.recipe import Recipe
 
 BUILD_TYPE: Final = "urn:semif-sagemaker:package-model:v1"
+_SPDX: Final = {
+    name.lower(): name
+    for name in (
+        "Apache-2.0",
+        "BSD-3-Clause",
+        "CC-BY-4.0",
+        "CC-BY-NC-4.0",
+        "CC-BY-SA-4.0",
+        "GPL-3.0-only",
+        "MIT",
+    )
+}
 
 
 @dataclass(frozen=True)
@@ -37,9 +49,7 @@ def sbom(
     """A bill of materials with the model as its component; the same for the same inputs."""
     model = manifest["model"]
     name = model["name"] or products[0].name
-    licenses = [{"license": {"id": manifest["license"]}}] if _is_spdx(manifest["license"]) else []
-    if manifest["license"] and not licenses:
-        licenses = [{"license": {"name": manifest["license"]}}]
+    licenses = [{"license": _license(manifest["license"])}] if manifest["license"] else []
     document = {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -131,9 +141,9 @@ def provenance(
     return _json(document)
 
 
-def _is_spdx(name: str | None) -> bool:
-    """CycloneDX's `id` takes SPDX's own spelling only; hubs write it in small letters."""
-    return name in {"MIT", "Apache-2.0", "BSD-3-Clause"}
+def _license(name: str) -> dict[str, str]:
+    """Hubs write SPDX's names in small letters, and CycloneDX's `id` takes SPDX's own spelling alone."""
+    return {"id": _SPDX[name.lower()]} if name.lower() in _SPDX else {"name": name}
 
 
 def _json(document: Mapping[str, Any]) -> bytes:

@@ -14,6 +14,7 @@ from semif.package_model.gguf_file import DEFAULT_ALIGNMENT, MAGIC, GgufFile, Te
 
 MOST_SHARDS = 65_535  # llama.cpp counts them in 16 bits
 _UINT16, _INT32, _UINT32 = 2, 5, 4
+_FIXED_BYTES = 24 + 4 * 40  # magic, version and counts; the split pairs and an alignment at their longest
 
 
 def shard_name(file: str, index: int, count: int) -> str:
@@ -21,16 +22,19 @@ def shard_name(file: str, index: int, count: int) -> str:
     return f"{file.removesuffix('.gguf')}-{index + 1:05d}-of-{count:05d}.gguf"
 
 
-def plan_groups(sizes: Sequence[int], overheads: Sequence[int], first_bytes: int, limit: int) -> list[int]:
+def plan_groups(
+    sizes: Sequence[int], overheads: Sequence[int], *, first_bytes: int, later_bytes: int, limit: int
+) -> list[int]:
     """Where the shards begin, as indices of tensors: greedy, and one tensor at least in each.
 
-    sizes: bytes of each tensor's data; overheads: of its table row; first_bytes: of the first header's pairs.
+    sizes: bytes of each tensor's data; overheads: of its table row; first_bytes and later_bytes: of all else
+    in the first and in another shard.
     """
     starts, used = [0], first_bytes
     for index, (size, overhead) in enumerate(zip(sizes, overheads, strict=True)):
         if index > starts[-1] and used + size + overhead > limit:
             starts.append(index)
-            used = _LATER_HEADER_BYTES
+            used = later_bytes
         used += size + overhead
     return starts
 
@@ -51,7 +55,8 @@ def shards(gguf: GgufFile, shard_bytes: int) -> list[tuple[Piece, ...]]:
     sizes = [stop - start for start, stop in pairwise(ends)]
     rows = [len(tensor.row(0)) for tensor in gguf.tensors]
     pairs = gguf.pairs()
-    starts = plan_groups(sizes, rows, len(pairs) + _LATER_HEADER_BYTES, shard_bytes)
+    later = _FIXED_BYTES + gguf.alignment
+    starts = plan_groups(sizes, rows, first_bytes=len(pairs) + later, later_bytes=later, limit=shard_bytes)
     if len(starts) > MOST_SHARDS:
         raise UsageError(
             "too_many_shards",
@@ -84,7 +89,3 @@ def _header(gguf: GgufFile, index: int, count: int, tensors: Sequence[Tensor], p
 
 def _pair(key: str, kind: int, value: bytes) -> bytes:
     return struct.pack("<Q", len(key)) + key.encode() + struct.pack("<I", kind) + value
-
-
-# Magic, version and counts; the split pairs, an alignment, and its padding: at most so many bytes.
-_LATER_HEADER_BYTES = 24 + 3 * 32 + 40 + 64
