@@ -54,18 +54,17 @@ class Machine:
 
 
 class Machines:
-    """Makes and removes the machines of all builds."""
+    """Makes and removes the machines of all builds; nothing is on disk before the first one."""
 
     def __init__(self, docker_folder: DockerFolder | None) -> None:
         self._docker_folder = docker_folder
         self._lock = threading.Lock()
-        self._root = Path(tempfile.mkdtemp(prefix="localaws-builds-"))
+        self._root: Path | None = None
         self._common: Path | None = None
 
     def make(self, build_uuid: str) -> Machine:
         """Make the folders and the Python of a build."""
-        # Commands print paths: with links resolved they are the same everywhere.
-        machine = Machine((self._root / build_uuid).resolve())
+        machine = Machine(self._made_root() / build_uuid)
         for folder in (machine.source, machine.work, machine.root / "home", machine.root / "tmp"):
             folder.mkdir(parents=True)
         venv.EnvBuilder(symlinks=True, with_pip=False).create(machine.python)
@@ -116,13 +115,22 @@ class Machines:
 
     def close(self) -> None:
         """Remove everything."""
-        shim.remove_folder(self._root)
+        if self._root is not None:
+            shim.remove_folder(self._root)
+
+    def _made_root(self) -> Path:
+        with self._lock:
+            if self._root is None:
+                # Commands print paths: with links resolved they are the same everywhere.
+                self._root = Path(tempfile.mkdtemp(prefix="localaws-builds-")).resolve()
+            return self._root
 
     def _common_folder(self) -> Path:
         """Return what all builds share: packages to import, and a `docker` without a daemon."""
+        root = self._made_root()
         with self._lock:
             if self._common is None:
-                common = self._root / "common"
+                common = root / "common"
                 (common / "packages").mkdir(parents=True)
                 (common / "bin").mkdir()
                 for name in _PROVIDED:
