@@ -18,6 +18,7 @@ import re
 import signal
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
@@ -215,7 +216,7 @@ def ecr(region: str, operation: str, parameters: dict[str, Any]) -> None:
     )
     try:
         urllib.request.urlopen(request, timeout=30).close()  # noqa: S310
-    except urllib.request.HTTPError as error:  # type: ignore[attr-defined]
+    except urllib.error.HTTPError as error:
         text = error.read().decode()
         # A second scan of the same layers on one day is refused, and a push does not mind.
         if "LimitExceeded" not in text:
