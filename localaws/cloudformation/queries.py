@@ -140,7 +140,7 @@ class Queries:
 
 
 def _existing(stack: Stack) -> Iterator[Resource]:
-    return iter(list(stack.resources.values()))
+    return iter(list({**stack.resources, **stack.changing}.values()))
 
 
 def _owner(region: Region, physical_id: str) -> Stack:

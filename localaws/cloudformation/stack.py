@@ -102,6 +102,8 @@ class Stack:
     termination_protection: bool = False
     disable_rollback: bool = False
     resources: dict[str, Resource] = field(default_factory=dict)
+    #: What is being created, updated or deleted at this moment, by logical id.
+    changing: dict[str, Resource] = field(default_factory=dict)
     outputs: dict[str, Output] = field(default_factory=dict)
     imports: frozenset[str] = frozenset()
     events: list[Event] = field(default_factory=list)

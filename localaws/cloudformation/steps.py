@@ -17,7 +17,7 @@ from localaws.cloudformation.resources.base import (
     ResourceType,
     failure,
 )
-from localaws.cloudformation.stack import Resource, Stack, now
+from localaws.cloudformation.stack import IN_PROGRESS, Resource, Stack, now
 
 log = logging.getLogger("localaws.cloudformation")
 Result = TypeVar("Result")
@@ -125,10 +125,16 @@ class Steps:
         self, logical_id: str, type_name: str, verb: str, reason: str, resource: Resource | None
     ) -> OperationError:
         physical_id = resource.physical_id if resource else None
+        self.stack.changing.pop(logical_id, None)
         self.stack.record(logical_id, physical_id, type_name, f"{verb}_FAILED", reason)
         return OperationError(f"The following resource(s) failed to {verb.lower()}: [{logical_id}]. ")
 
     def _event(self, resource: Resource, status: str, reason: str | None = None) -> None:
+        if status.endswith(IN_PROGRESS):
+            in_progress = replace(resource, status=status, reason=reason, updated_at=now())
+            self.stack.changing[resource.logical_id] = in_progress
+        else:
+            self.stack.changing.pop(resource.logical_id, None)
         properties = json.dumps(resource.properties, default=str)
         self.stack.record(
             resource.logical_id, resource.physical_id, resource.type, status, reason, properties=properties

@@ -117,3 +117,20 @@ def test_a_custom_resource_that_is_silent_times_out(stacks: Stacks) -> None:
     text = custom("silent", Silent=True, ServiceTimeout=1)
     assert stacks.create("silent", text, Capabilities=["CAPABILITY_IAM"]) == "ROLLBACK_FAILED"
     assert "did not receive a response from your Custom Resource" in stacks.reasons("silent")
+
+
+def test_a_resource_in_progress_is_described(stacks: Stacks) -> None:
+    cloudformation = stacks.aws.client("cloudformation")
+    text = custom("silent", Silent=True, ServiceTimeout=3)
+    cloudformation.create_stack(StackName="slow", TemplateBody=text, Capabilities=["CAPABILITY_IAM"])
+
+    def described() -> set[str]:
+        found = cloudformation.describe_stack_resources(StackName="slow")["StackResources"]
+        return {item["ResourceStatus"] for item in found if item["LogicalResourceId"] == "Thing"}
+
+    deadline = time.monotonic() + 30
+    while not (seen := described()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert seen == {"CREATE_IN_PROGRESS"}
+    one = cloudformation.describe_stack_resource(StackName="slow", LogicalResourceId="Thing")
+    assert one["StackResourceDetail"]["ResourceStatus"] == "CREATE_IN_PROGRESS"
