@@ -6,13 +6,16 @@ SOURCES := app.py stacks lambda container semif localaws tools tests
 COMPILE_IMAGE := uv pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_28 --generate-hashes
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes
 
-.PHONY: setup demo local test test-unit check format synth diff lock
+.PHONY: setup demo image local test test-unit check format synth diff lock
 
 setup:
 	@$(PYTHON) tools/setup.py
 
 demo: setup
 	@$(BIN)/python -m tools.demo $(if $(KEEP),--keep) $(if $(FULL),--full)
+
+image: setup
+	@$(BIN)/python -m tools.image $(if $(BINDINGS),--bindings $(BINDINGS)) $(ARGS)
 
 local: setup
 	@$(BIN)/python -m localaws $(ARGS)
@@ -28,6 +31,7 @@ check: setup
 	ruff check $(SOURCES)
 	mypy $(SOURCES)
 	lint-imports
+	hadolint container/Dockerfile container/Dockerfile.gpu
 	AWS_REGION=us-east-1 cdk synth --quiet --output cdk.out
 	cfn-lint --ignore-checks W3005 --template 'cdk.out/**/*.template.json'
 

@@ -17,12 +17,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from localaws.session import LocalAws
+from localaws.session import CdkResult, LocalAws
 from semif.attempts import Attempt
 from semif.decide import read_answers, table
 from semif.walk_api import walk_attempts
 from stacks.example_decision import EXAMPLE_REQUEST
-from tools.local_environment import DeploymentError, LocalEnvironment, Pool
+from tests.standins.storage import ImageError
+from tools.local_environment import (
+    DeploymentError,
+    LocalEnvironment,
+    Pool,
+    built_sources,
+    ready_sources,
+    small_hub,
+)
 
 ENVIRONMENT: Final = "dev"
 POOL: Final = Pool(("ml.c7i.2xlarge", "ml.c6i.2xlarge", "ml.m5.2xlarge"))
@@ -91,36 +99,76 @@ def walk_table(attempts: list[Attempt]) -> str:
 
 
 def run(aws: LocalAws, say: Narrator, folder: Path, *, keep: bool) -> None:
-    """Deploy, decide, destroy."""
-    environment = LocalEnvironment(aws, ENVIRONMENT, folder)
+    """Deploy on a model and an image that are there already, decide, destroy."""
+    environment = LocalEnvironment(aws, ENVIRONMENT, folder, ready_sources(aws))
     aws.put_faults(FAULTS)
     with say.step("cdk synth"):
         environment.synthesize(POOL)
-    with say.step("cdk bootstrap, cdk deploy dev/artifacts, upload of the model (98 MB) and the image"):
-        environment.deploy_artifacts(POOL)
-    with say.step("cdk deploy dev/decisions: " + " → ".join(POOL.instance_types)), watched(aws, say):
-        result = environment.deploy(POOL)
-    if result.returncode != 0:
-        raise DeploymentError(f"cdk deploy failed:\n{result.output[-4000:]}")
-    outputs = environment.outputs("decisions")
+    with say.step("cdk bootstrap"):
+        environment.bootstrap(POOL)
+    with say.step("cdk deploy 'dev/*': " + " → ".join(POOL.instance_types)), watched(aws, say):
+        _succeeded(environment.deploy(POOL))
     say.say("the walk, as SageMaker's tags record it:")
+    outputs = environment.outputs("decisions")
     say.say(walk_table(walk_attempts(aws.client("sagemaker"), outputs["EndpointName"])))
+    decide(aws, say, outputs)
+    if keep:
+        keep_up(aws, say)
+    with say.step("cdk destroy 'dev/*' (the bucket and the repository are retained, as on AWS)"):
+        environment.destroy(POOL)
+
+
+def run_full(aws: LocalAws, say: Narrator, folder: Path, *, keep: bool) -> None:
+    """Let the deployment build archive and image, decide, deploy again without a change, destroy."""
+    with say.step("the images to build on (stand-ins for AWS's container), and a hub with the model"):
+        (folder / "hub").mkdir()
+        hub = small_hub(folder / "hub")
+        sources = built_sources(hub)
+    with hub:
+        environment = LocalEnvironment(aws, ENVIRONMENT, folder, sources)
+        with say.step("cdk synth, cdk bootstrap"):
+            environment.bootstrap(POOL)
+        with say.step("cdk deploy 'dev/*': builds what is missing, then the endpoint"), watched(aws, say):
+            _succeeded(environment.deploy(POOL))
+        outputs = environment.outputs("decisions")
+        say.say(f"the endpoint runs {outputs['ImageUri']}")
+        say.say(f"on {outputs['ModelUri']}")
+        decide(aws, say, outputs)
+        before = builds(aws)
+        with say.step("cdk deploy 'dev/*' again, without a change"):
+            _succeeded(environment.deploy(POOL))
+        again = len(builds(aws)) - len(before)
+        say.say(f"builds started: {len(before)} by the first deployment, {again} by the second")
+        if keep:
+            keep_up(aws, say)
+        with say.step("cdk destroy 'dev/*' (bucket, repository and what was built in them stay, as on AWS)"):
+            environment.destroy(POOL)
+
+
+def builds(aws: LocalAws) -> list[str]:
+    """The ids of all builds that CodeBuild knows."""
+    ids: list[str] = aws.client("codebuild").list_builds()["ids"]
+    return ids
+
+
+def decide(aws: LocalAws, say: Narrator, outputs: Mapping[str, str]) -> None:
+    """Ask the endpoint with boto3 and print what it answers."""
     say.say(f"boto3 invoke_endpoint on {outputs['EndpointName']} ({outputs['InstanceType']}):")
     answer = aws.client("sagemaker-runtime").invoke_endpoint(
         EndpointName=outputs["EndpointName"], ContentType="application/json", Body=json.dumps(EXAMPLE_REQUEST)
     )
     body = answer["Body"].read()
     say.say(table(read_answers(body), width=72))
-    result_fields = json.loads(body)["result"]
+    result = json.loads(body)["result"]
     say.say(
-        f"sum of probabilities {sum(result_fields['probabilities']):.9f}, "
-        f"{result_fields['input_tokens']} tokens, {result_fields['forward_seconds']:.3f} s, "
-        f"model {result_fields['model']['gguf']['file']}"
+        f"sum of probabilities {sum(result['probabilities']):.9f}, {result['input_tokens']} tokens, "
+        f"{result['forward_seconds']:.3f} s, model {result['model']['gguf']['file']}"
     )
-    if keep:
-        keep_up(aws, say)
-    with say.step("cdk destroy 'dev/*' (the bucket and the repository are retained, as on AWS)"):
-        environment.destroy(POOL)
+
+
+def _succeeded(result: CdkResult) -> None:
+    if result.returncode != 0:
+        raise DeploymentError(f"cdk deploy failed:\n{result.output[-4000:]}")
 
 
 def keep_up(aws: LocalAws, say: Narrator) -> None:
@@ -150,13 +198,16 @@ def main() -> int:
     parser.add_argument(
         "--keep", action="store_true", help="leave the endpoint up until Ctrl-C (make demo KEEP=1)"
     )
+    parser.add_argument(
+        "--full", action="store_true", help="build archive and image in the deployment (make demo FULL=1)"
+    )
     arguments = parser.parse_args()
     say = Narrator()
     try:
         say.say("starting the local AWS")
         with tempfile.TemporaryDirectory() as folder, LocalAws() as aws:
-            run(aws, say, Path(folder), keep=arguments.keep)
-    except DeploymentError as error:
+            (run_full if arguments.full else run)(aws, say, Path(folder), keep=arguments.keep)
+    except (DeploymentError, ImageError) as error:
         say.say(f"FAILED: {error}")
         return 1
     except KeyboardInterrupt:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from localaws.session import LocalAws
-from tools.local_environment import LocalEnvironment, Pool
+from tools.local_environment import LocalEnvironment, Pool, ready_sources
 
 
 @pytest.fixture(scope="session")
@@ -16,9 +16,11 @@ def aws() -> Iterator[LocalAws]:
 
 @pytest.fixture(scope="module")
 def environment(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> LocalEnvironment:
-    """Environment `dev` with its artifacts deployed: bucket, repository, model and image."""
-    environment = LocalEnvironment(aws, "dev", tmp_path_factory.mktemp("assemblies"))
-    environment.deploy_artifacts(Pool(("ml.m5.2xlarge",)))
+    """Environment `dev` on a model and an image that are there already; its artifacts are deployed."""
+    environment = LocalEnvironment(aws, "dev", tmp_path_factory.mktemp("assemblies"), ready_sources(aws))
+    pool = Pool(("ml.m5.2xlarge",))
+    environment.bootstrap(pool)
+    assert environment.deploy(pool, "artifacts").returncode == 0
     return environment
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from localaws.session import LocalAws
+from localaws.session import CdkResult, LocalAws
 from semif.walk_api import walk_attempts
 from stacks.example_decision import EXAMPLE_REQUEST
 from tools.local_environment import LocalEnvironment, Pool
@@ -67,6 +67,10 @@ def buckets(aws: LocalAws) -> set[str]:
     return {name for name in names if name.startswith("semif-dev-artifacts")}
 
 
+def redeploy(environment: LocalEnvironment, pool: Pool) -> CdkResult:
+    return environment.deploy(pool, "decisions", "--exclusively")
+
+
 def stack_reasons(aws: LocalAws, stack: str) -> str:
     events = aws.client("cloudformation").describe_stack_events(StackName=stack)["StackEvents"]
     return "\n".join(event.get("ResourceStatusReason", "") for event in events)
@@ -77,7 +81,7 @@ def test_the_walk_passes_two_types_and_the_endpoint_decides(
 ) -> None:
     aws.put_faults({FIRST: {"mode": "capacity", "seconds": 2}, SECOND: {"mode": "quota"}})
 
-    result = environment.deploy(POOL)
+    result = redeploy(environment, POOL)
 
     assert result.returncode == 0, result.output
     outputs = environment.outputs("decisions")
@@ -120,6 +124,8 @@ def test_parameters_hold_what_the_outputs_say(aws: LocalAws, environment: LocalE
         "attempts": outputs["Attempts"],
         "log-group": outputs["LogGroup"],
         "example-command": outputs["ExampleCommand"],
+        "image-uri": outputs["ImageUri"],
+        "model-uri": outputs["ModelUri"],
     }
 
 
@@ -184,7 +190,7 @@ def test_an_update_brings_the_new_setting_and_leaves_one_generation(
 ) -> None:
     before = configurations(aws)
 
-    result = environment.deploy(UPDATED)
+    result = redeploy(environment, UPDATED)
 
     assert result.returncode == 0, result.output
     assert environment.outputs("decisions")["InstanceType"] == SECOND
@@ -202,7 +208,7 @@ def test_an_update_brings_the_new_setting_and_leaves_one_generation(
 def test_a_deployment_without_a_change_does_nothing(aws: LocalAws, environment: LocalEnvironment) -> None:
     before = endpoint(aws)
 
-    result = environment.deploy(UPDATED)
+    result = redeploy(environment, UPDATED)
 
     assert result.returncode == 0, result.output
     assert "no changes" in result.output
@@ -216,7 +222,7 @@ def test_a_failed_update_is_rolled_back_and_the_old_endpoint_serves(
     before = endpoint(aws)
     assert before is not None
 
-    result = environment.deploy(Pool((FIRST, THIRD), {"max_shared_decisions": 5}))
+    result = redeploy(environment, Pool((FIRST, THIRD), {"max_shared_decisions": 5}))
 
     aws.put_faults({})
     assert result.returncode != 0
@@ -249,7 +255,7 @@ def test_destroy_leaves_nothing_but_what_is_retained(aws: LocalAws, environment:
 def test_an_exhausted_pool_is_rolled_back_and_nothing_is_left(
     aws: LocalAws, environment: LocalEnvironment
 ) -> None:
-    environment.deploy_artifacts(POOL)
+    assert environment.deploy(POOL, "artifacts").returncode == 0
     aws.put_faults(
         {
             FIRST: {"mode": "capacity", "seconds": 1},
@@ -258,7 +264,7 @@ def test_an_exhausted_pool_is_rolled_back_and_nothing_is_left(
         }
     )
 
-    result = environment.deploy(POOL)
+    result = redeploy(environment, POOL)
 
     aws.put_faults({})
     assert result.returncode != 0
@@ -277,7 +283,7 @@ def test_deploying_again_beside_the_retained_bucket_succeeds(
 ) -> None:
     assert len(buckets(aws)) == 2  # the first generation's, retained, and this one's
 
-    result = environment.deploy(POOL)
+    result = redeploy(environment, POOL)
 
     assert result.returncode == 0, result.output
     assert environment.outputs("decisions")["InstanceType"] == FIRST
