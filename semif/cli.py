@@ -15,11 +15,13 @@ from semif import decide as decisions
 from semif.aws import INVOKE_TIMEOUT_S, open_aws
 from semif.client import Server, Target
 from semif.deployment_api import DeploymentReader
+from semif.dlc_pins import PINS_FILE, comparison, read_pins
 from semif.endpoint_api import Endpoint, endpoint_name
 from semif.errors import ExitCode, SemifError, UsageError
 from semif.package_model import command as package_command
 from semif.package_model.convert import Tools
 from semif.progress import Progress
+from semif.registry_api import Registry
 from semif.watch import Ports, follow
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -30,6 +32,9 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False,
     help="Decisions from a SemIf server or a SageMaker endpoint, and the watch on a deployment.",
 )  # fmt: skip
+
+dlc = typer.Typer(no_args_is_help=True, help="AWS's llama.cpp containers, which the images are built on.")
+app.add_typer(dlc, name="dlc")
 
 Region = Annotated[str | None, typer.Option(help="AWS region; else AWS_REGION or the profile's.")]
 Profile = Annotated[str | None, typer.Option(help="AWS profile.")]
@@ -203,6 +208,27 @@ def package_model(
             profile=profile, tools=Tools(tools_python, llama_cpp),
             say=lambda line: typer.echo(line, err=True),
         ))  # fmt: skip
+
+
+@dlc.command("latest")
+def dlc_latest(
+    *,
+    pins: Annotated[Path, typer.Option(help="The file with the pinned digests.")] = PINS_FILE,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for each answer.")] = 20,
+) -> None:
+    """Print what the containers' tags mean in the public registry now, beside what is pinned.
+
+    Only looks: a pin moves by a commit. Exit codes: 0 asked, 2 usage, 4 try again later, 5 registry failed.
+    """
+    with _exits():
+        pinned = read_pins(pins)
+        host, _, repository = pinned.repository.partition("/")
+        registry = Registry(host, timeout_s=timeout)
+        try:
+            latest = [registry.digest(repository, pin.tag) for pin in pinned.pins]
+        finally:
+            registry.close()
+        _write(comparison(pinned, latest, pins))
 
 
 def _target(

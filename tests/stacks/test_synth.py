@@ -178,8 +178,8 @@ def test_hashes_follow_content_alone(synthesize: Any, environment: dict[str, Any
     assert properties == {
         *("ContentHash", "ImageTag", "Environment/SEMIF_IMAGE_TAG", "SourceLocation/Fn::Join")
     }
-    for package, functions in (("instance_pool", "DecisionsInstancePool"), ("build_run", "BuildRun")):
-        append(sources / "lambda" / package / "handler.py")
+    for name, functions in (("instance_pool", "DecisionsInstancePool"), ("build_run", "BuildRun")):
+        append(sources / "lambda" / name / "handler.py")
         third = synthesize(environment)
         moved = changed(second["semif-dev-decisions"], third["semif-dev-decisions"])
         assert len(moved) == 2
