@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from semif.aws import Aws, ClientError, aws_errors, describe
+from semif.builds import Build
 from semif.builds_api import BuildReader
 from semif.deployment import (
     Endpoint,
@@ -44,7 +45,8 @@ class DeploymentReader:
         self._cloudformation = aws.cloudformation()
         self._sagemaker = aws.sagemaker()
         self._attempts = AttemptReader(self._sagemaker)
-        self._builds = BuildReader(aws.codebuild(), aws.logs())
+        self._aws = aws
+        self._builds: BuildReader | None = None
 
     def read(self) -> Snapshot:
         """Look once. Raises `SemifError`; then nothing is lost, and the next look may succeed."""
@@ -84,7 +86,7 @@ class DeploymentReader:
             events=events,
             endpoint=self._endpoint(endpoint) if endpoint else None,
             attempts=tuple(self._attempts.read(endpoint)) if endpoint else (),
-            builds=tuple(build for run in build_runs(events) for build in self._builds.read(run)),
+            builds=self._builds_of(events),
         )
         if not status.endswith("_IN_PROGRESS"):
             self._settled[stack_id] = (version, stack)
@@ -114,6 +116,13 @@ class DeploymentReader:
                 break
         self._events[stack_id] = last_operation((*known, *reversed(fresh)), stack_id)
         return self._events[stack_id]
+
+    def _builds_of(self, events: tuple[StackEvent, ...]) -> tuple[Build, ...]:
+        runs = build_runs(events)
+        if runs and self._builds is None:
+            # Most deployments build nothing, and a client takes a while to make.
+            self._builds = BuildReader(self._aws.codebuild(), self._aws.logs())
+        return tuple(build for run in runs if self._builds for build in self._builds.read(run))
 
     def _endpoint(self, name: str) -> Endpoint | None:
         try:

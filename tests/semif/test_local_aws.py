@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ import pytest
 from localaws.session import LocalAws
 from semif.archive import read_archive, upload
 from semif.aws import Aws, open_aws
+from semif.builds_api import BuildReader
+from semif.deployment import BuildRun, Run
 from semif.deployment_api import DeploymentReader
 from semif.walk_api import walk_attempts
 
@@ -168,6 +171,30 @@ def test_decisions_of_an_endpoint_and_the_walk_of_its_tags(
         ("ml.g6.xlarge", "capacity", "none left", 552),
         ("ml.m5.large", "in-service", "", 242),
     ]
+
+
+def test_a_failed_build_is_read_with_its_log(aws: LocalAws, session: Aws) -> None:
+    codebuild: Any = aws.client("codebuild")
+    buildspec = {"version": 0.2, "phases": {"build": {"commands": ["echo 'error: X: why' >&2; exit 3"]}}}
+    codebuild.create_project(
+        name="semif-five-archive",
+        source={"type": "NO_SOURCE", "buildspec": json.dumps(buildspec)},
+        artifacts={"type": "NO_ARTIFACTS"},
+        environment={"type": "LINUX_CONTAINER", "image": "i", "computeType": "BUILD_GENERAL1_SMALL"},
+        serviceRole=ROLE,
+    )
+    codebuild.start_build(
+        projectName="semif-five-archive",
+        environmentVariablesOverride=[{"name": "SEMIF_CONTENT_HASH", "value": "a" * 64}],
+    )
+    reader = BuildReader(session.codebuild(), session.logs())
+    began = datetime.now(UTC)
+    run = BuildRun("semif-five-archive", frozenset({"a" * 64}), began, Run("CREATE", began, ended=False), 50)
+    _until(lambda: reader.read(run)[0].bad)
+    (build,) = reader.read(run)
+    assert (build.status, build.phase, build.log) == ("FAILED", "BUILD", ("error: X: why",))
+    assert build.context.startswith("COMMAND_EXECUTION_ERROR: ")
+    assert build.link.startswith("https://")
 
 
 def _deploy_endpoint(sagemaker: Any, uri: str) -> None:
