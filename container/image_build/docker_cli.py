@@ -17,7 +17,8 @@ LAST_LINES: Final = 20
 _ATTEMPTS: Final = 3
 _PAUSE_S: Final = 3.0
 _STOP_TIMEOUT_S: Final = 10.0
-_NAMED_ERROR: Final = re.compile(r"\b(?:error|ERROR): (?P<text>\w+: .*)")
+_NAMED_ERROR: Final = re.compile(r"\berror: (?P<text>\w+: .*)")
+"""An error of ours inside a build, in the same form as our last line."""
 
 
 class DockerCli:
@@ -67,7 +68,7 @@ class DockerCli:
             raise DockerError(
                 "build_failed",
                 f"docker build ended with {_ending(code, lines)}",
-                "see the lines above; a failed self-test means that bindings and base image do not fit",
+                "see the lines above",
             )
 
     def read_file(self, reference: str, path: str) -> bytes:

@@ -88,18 +88,14 @@ def hash_folder(folder: Path) -> str:
 
 def _definition(settings: Settings, source_hash: str) -> Mapping[str, Any]:
     stages = [image for image in (settings.base_image, settings.python_image) if image]
+    run = settings.run
+    known = {"contentHash": settings.content_hash, "sourceVersion": run.source_version}
+    annotations = {key: value for key, value in known.items() if value}
     source = {
         "name": "source",
-        **({"uri": settings.run.source} if settings.run.source else {}),
+        **({"uri": _source_uri(run.source)} if run.source else {}),
         "digest": {"dirHash": source_hash},
-        "annotations": {
-            key: value
-            for key, value in {
-                "contentHash": settings.content_hash,
-                "sourceVersion": settings.run.source_version,
-            }.items()
-            if value
-        },
+        **({"annotations": annotations} if annotations else {}),
     }
     return {
         "buildType": BUILD_TYPE,
@@ -112,6 +108,11 @@ def _definition(settings: Settings, source_hash: str) -> Mapping[str, Any]:
         },
         "resolvedDependencies": [source, *(_material(image) for image in dict.fromkeys(stages))],
     }
+
+
+def _source_uri(source: str) -> str:
+    """CodeBuild names a source in S3 as BUCKET/KEY."""
+    return source if ":" in source else f"s3://{source}"
 
 
 def _material(image: PinnedImage) -> Mapping[str, Any]:
