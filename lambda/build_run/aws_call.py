@@ -26,7 +26,7 @@ def call(client: Any, operation: str, **parameters: object) -> dict[str, Any]:
         code = error.response.get("Error", {}).get("Code", "")
         message = error.response.get("Error", {}).get("Message", "")
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
-        raise ApiError(operation, code, message, classify_error(code, message, status)) from error
+        raise ApiError(operation, code, message, classify_error(code, status)) from error
     except ParamValidationError as error:
         raise ApiError(operation, "ParamValidationError", str(error), Cause.UNKNOWN) from error
     except BotoCoreError as error:

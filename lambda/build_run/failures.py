@@ -76,16 +76,15 @@ class ApiError(Exception):
         self.cause = cause
 
 
-def classify_error(code: str, message: str, status: int = 400) -> Cause:
-    """Classify an error answer: its code, its message and its HTTP status."""
+def classify_error(code: str, status: int = 400) -> Cause:
+    """Classify an error answer by its code and its HTTP status."""
     if code in _TRANSIENT_CODES or status >= 500 or status == 429:
         return Cause.TRANSIENT
     if code == "AccountLimitExceededException":
         return Cause.LIMIT
     if code in _ACCESS_CODES:
         return Cause.ACCESS_DENIED
-    # CloudFormation says of a stack that is gone only in words that there is none.
-    if code in _ABSENT_CODES or (code == "ValidationError" and "does not exist" in message):
+    if code in _ABSENT_CODES:
         return Cause.NOT_FOUND
     return Cause.UNKNOWN
 

@@ -19,6 +19,8 @@ from build_run.steps import Done, Fail, Gone, Start, Step, Stop, Wait
 
 POLICY_TIME: Final = timedelta(seconds=90)
 """How long after a request began a denied call may only mean that the role's policy is seconds old."""
+STACK_TIME: Final = timedelta(seconds=60)
+"""How long after a request began the stack may still show its resource as it was before."""
 
 Log = Callable[[Mapping[str, object]], None]
 
@@ -124,6 +126,8 @@ def _start(operation: Operation, apis: Apis) -> Pending:
     if operation.wanted is None:
         raise AssertionError("bug: a deletion starts no build")
     if apis.stack.has_moved_on(operation):
+        if apis.now() - operation.started_at < STACK_TIME:
+            return Pending()
         # CloudFormation cancelled this request when another resource failed, but the Provider polls on.
         raise failure_of(
             Fail("cancelled", "CloudFormation no longer waits for this request.", "Deploy again."), ()

@@ -18,7 +18,8 @@ class StackApi:
 
         When another resource fails, CloudFormation cancels this one and soon deletes it or rolls it back, but
         nobody tells the Provider, which goes on polling; a build that it started then would run unseen. Where
-        the stack may not be read, nothing is known, and the request goes on. Raises ApiError for a hiccup.
+        the resource cannot be read, nothing is known, and the request goes on: a stack answers to its id even
+        after its deletion. Raises ApiError for a hiccup.
         """
         try:
             answer = call(
@@ -30,6 +31,6 @@ class StackApi:
         except ApiError as error:
             if error.cause is Cause.TRANSIENT:
                 raise
-            return error.cause is Cause.NOT_FOUND
+            return False
         status = str(answer["StackResourceDetail"]["ResourceStatus"])
         return status.startswith("DELETE_") or not status.endswith("_IN_PROGRESS")

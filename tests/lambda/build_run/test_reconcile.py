@@ -290,9 +290,20 @@ def test_a_cancelled_request_starts_nothing_after_its_deletion(aws: Any, resourc
     resource.begin("Delete")
     assert resource.until_complete() == {}
     aws.running_limit = 1
+    assert handler_poll(resource, created) == {"IsComplete": False}
+    aws.advance(60)
     with pytest.raises(BuildRunError, match=r"^cancelled: "):
         handler_poll(resource, created)
     assert aws.builds == []
+
+
+def test_a_stack_that_shows_the_resource_as_it_was_is_asked_again(aws: Any, resource: Any) -> None:
+    resource.begin("Update")
+    aws.resource_status = "CREATE_COMPLETE"
+    assert resource.poll() == {"IsComplete": False}
+    assert aws.builds == []
+    aws.resource_status = "UPDATE_IN_PROGRESS"
+    assert resource.until_complete()["BuildId"]
 
 
 def test_a_cancelled_update_leaves_the_rollbacks_build_alone(
@@ -408,8 +419,9 @@ def test_many_older_builds_are_read_page_by_page(aws: Any, resource: Any, fake_a
     assert "start_build" not in aws.calls
 
 
-def test_a_stack_that_may_not_be_read_is_no_obstacle(aws: Any, resource: Any) -> None:
-    aws.refusals["describe_stack_resource"] = ("AccessDenied", "not authorized", 403)
+@pytest.mark.parametrize("code", ["AccessDenied", "ValidationError"])
+def test_a_stack_that_cannot_be_read_is_no_obstacle(aws: Any, resource: Any, code: str) -> None:
+    aws.refusals["describe_stack_resource"] = (code, "the words of AWS", 400)
     resource.begin()
     assert resource.until_complete()["BuildId"]
 
