@@ -86,8 +86,8 @@ class Aws:
         return self.session.client("logs", config=_config())
 
     def s3(self) -> "S3Client":
-        """Model archives."""
-        return self.session.client("s3", config=_config(read_timeout_s=60))
+        """Model archives. S3 may take minutes to join the parts of a large object."""
+        return self.session.client("s3", config=_config(read_timeout_s=300))
 
     def ssm(self) -> "SSMClient":
         """The parameters that a deployment leaves under /semif/ENV/."""

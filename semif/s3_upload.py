@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 LEAST_PART_BYTES = 8 << 20
 MOST_PARTS = 10_000  # S3's limit
-PARTS_IN_FLIGHT = 4
+PARTS_IN_FLIGHT = 3
 
 
 def part_bytes(size_bytes: int) -> int:
@@ -47,7 +47,7 @@ def put_stream(
     )
     upload_id = started["UploadId"]
     try:
-        sent = _send(s3, bucket, key, upload_id, first, parts)
+        sent = _send(s3, (bucket, key, upload_id), first, parts)
         s3.complete_multipart_upload(
             Bucket=bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": sent}
         )
@@ -58,8 +58,11 @@ def put_stream(
 
 
 def _send(
-    s3: "S3Client", bucket: str, key: str, upload_id: str, first: bytes, rest: Iterator[bytes]
+    s3: "S3Client", upload: tuple[str, str, str], first: bytes, rest: Iterator[bytes]
 ) -> "list[CompletedPartTypeDef]":
+    """Send the parts of an upload (bucket, key, id); returns them in order."""
+    bucket, key, upload_id = upload
+
     def send(number: int, body: bytes) -> "CompletedPartTypeDef":
         answer = s3.upload_part(Bucket=bucket, Key=key, UploadId=upload_id, PartNumber=number, Body=body)
         return {"PartNumber": number, "ETag": answer["ETag"]}
@@ -85,11 +88,14 @@ def _send(
 
 
 def _parts(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
-    part = bytearray()
+    """The chunks, joined into parts of at least `size` bytes; only the last one is shorter."""
+    gathered: list[bytes] = []
+    total = 0
     for chunk in chunks:
-        part += chunk
-        while len(part) >= size:
-            yield bytes(part[:size])
-            del part[:size]
-    if part:
-        yield bytes(part)
+        gathered.append(chunk)
+        total += len(chunk)
+        if total >= size:
+            yield b"".join(gathered)
+            gathered, total = [], 0
+    if gathered:
+        yield b"".join(gathered)

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from semif.archive import SHARD, FileRange, described
 from semif.errors import RefusedError, UsageError
 from semif.package_model.download import Source, fetch
 from semif.package_model.facts import SourceFile
-from semif.package_model.http_source import Hub, HttpSource, shown
+from semif.package_model.http_source import HttpSource, Hub, shown
 from semif.package_model.recipe import HubSource, Recipe, UriSource
 from semif.package_model.s3_source import S3Source
 
@@ -53,12 +53,12 @@ class Acquired:
 
 @dataclass(frozen=True)
 class _Wanted:
-    """One file to bring: its name here, where it comes from, and the checksum that it must have, "" if none."""
+    """One file to bring: its name here, where it comes from, and its checksum ("" if that is unknown)."""
 
     name: str
     origin: Source | Path
     revision: str = ""
-    sha256: str = field(default="")
+    sha256: str = ""
 
 
 def is_checkpoint(source: HubSource | UriSource) -> bool:
@@ -119,7 +119,9 @@ def _ggufs(recipe: Recipe, known: Mapping[str, str], ports: Ports) -> list[_Want
     names = [recipe.file]
     if shard:
         if int(shard["index"]) != 1:
-            raise UsageError("later_shard", f"{recipe.file} is a later shard", field="file", next_step="name the first")  # fmt: skip
+            raise UsageError(
+                "later_shard", f"{recipe.file} is a later shard", field="file", next_step="name the first"
+            )
         count = int(shard["count"])
         names = [f"{shard['stem']}-{index:05d}-of-{count:05d}.gguf" for index in range(1, count + 1)]
     wanted = []

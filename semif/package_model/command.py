@@ -39,8 +39,8 @@ def recipe_from_flags(
 
 
 def run(
-    recipe: Recipe | str, *, bucket: str | None, prefix: str, layout: str, output: Path | None, work: Path | None,
-    region: str | None, profile: str | None, tools: Tools, say: Callable[[str], None],
+    recipe: Recipe | str, *, bucket: str | None, prefix: str, layout: str, output: Path | None,
+    work: Path | None, region: str | None, profile: str | None, tools: Tools, say: Callable[[str], None],
     environment: Mapping[str, str] = os.environ,
 ) -> str:  # fmt: skip
     """Package; returns the archive's address. `recipe` may be its JSON."""

@@ -23,7 +23,7 @@ _LAST_LINES = 12
 
 @dataclass(frozen=True)
 class Tools:
-    """Where llama.cpp's tools are. python: has the packages. llama_cpp: llama.cpp's sources, None if absent."""
+    """Where llama.cpp's tools are. python: has the packages. llama_cpp: the sources, None if absent."""
 
     python: str = field(default=sys.executable)
     llama_cpp: Path | None = None
@@ -92,7 +92,7 @@ def _run(command: list[str], result: Path, code: str) -> None:
     if missing:
         raise UsageError(
             "no_converter", f"{command[0]}: {missing[0]}", field="--tools-python",
-            next_step="install semif/codebuild/requirements-convert.txt into an environment and name its Python",
+            next_step="make the tools' environment by semif/codebuild/install-tools.sh and name its Python",
         )  # fmt: skip
     said = " | ".join(lines) or "it said nothing"
     raise ServiceError(

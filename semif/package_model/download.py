@@ -156,7 +156,8 @@ class _Transfer:
         if size is not None and 0 < self.have < size:
             return RetryableError(
                 "truncated_download",
-                f"{address} broke off {ATTEMPTS} times in a row, last at {self.have:,} of {size:,} bytes: {cause}",
+                f"{address} broke off {ATTEMPTS} times in a row,"
+                f" last at {self.have:,} of {size:,} bytes: {cause}",
                 next_step="run the command again; it goes on from there",
             )
         return RetryableError(

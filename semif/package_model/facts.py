@@ -1,4 +1,4 @@
-"""What the manifest says about a model beside its files: read from the GGUF's header, nothing guessed. Pure."""
+"""What the manifest says about a model, read from the GGUF's header; nothing is guessed. Pure."""
 
 import hashlib
 from dataclasses import dataclass

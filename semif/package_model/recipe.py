@@ -95,7 +95,7 @@ class Recipe:
 
     @property
     def id(self) -> str | None:
-        """What names the archive, 64 hexadecimal digits; None while an unchanged GGUF's SHA-256 is unknown."""
+        """What names the archive, 64 hexadecimal digits; None while that needs an unknown SHA-256."""
         return self.sha256 if self.keeps_gguf else hashlib.sha256(self.canonical().encode()).hexdigest()
 
     def at_commit(self, commit: str) -> "Recipe":

@@ -13,15 +13,15 @@ from mypy_boto3_s3 import S3Client
 from localaws.hub import COMMIT, Fault, Hub
 from semif.errors import NotFoundError, RetryableError, SemifError, ServiceError
 from semif.package_model.download import ATTEMPTS, Answer, Validator, fetch
-from semif.package_model.http_source import Hub as HubAddress
 from semif.package_model.http_source import HttpSource
+from semif.package_model.http_source import Hub as HubAddress
 from semif.package_model.recipe import HubSource
 from semif.package_model.s3_source import S3Source
 from tests.semif.package_model.conftest import BUCKET
 
 NAME = "acme/big/big.gguf"
 SIZE = 5_000_000
-CONTENT = random.Random(0).randbytes(SIZE)
+CONTENT = random.Random(0).randbytes(SIZE)  # noqa: S311 - any bytes will do
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_busy_server_is_asked_again(hub: Hub, http: httpx.Client, big: Path, t
     [(404, "no_such_file"), (400, "http_error"), (503, "source_unreachable"), (401, "gated_repository")],
 )
 def test_http_errors_are_named(
-    hub: Hub, http: httpx.Client, big: Path, target: Path, status: int, code: str
+    *, hub: Hub, http: httpx.Client, big: Path, target: Path, status: int, code: str
 ) -> None:
     hub.put_fault(NAME, Fault(status=status))
     with pytest.raises(SemifError) as raised:

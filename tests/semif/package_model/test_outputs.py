@@ -27,7 +27,7 @@ from tests.semif.package_model.conftest import BUCKET, FILE, REPOSITORY, JobOf, 
 
 
 def test_model_tar_gz(
-    job: JobOf, recipe: Recipe, s3: S3Client, sent: Sent, tiny: Path, tmp_path: Path, hub: Hub
+    *, job: JobOf, recipe: Recipe, s3: S3Client, sent: Sent, tmp_path: Path, hub: Hub
 ) -> None:
     key = f"archives/{recipe.sha256}/model.tar.gz"
     assert package(recipe, job(layout="tar.gz")) == f"s3://{BUCKET}/{key}"
@@ -152,7 +152,7 @@ def test_parts_are_few_enough_for_any_model() -> None:
 
 
 def test_a_large_object_goes_in_parts_and_a_failed_one_leaves_none(s3: S3Client) -> None:
-    content = random.Random(1).randbytes(20_000_000)
+    content = random.Random(1).randbytes(20_000_000)  # noqa: S311 - any bytes will do
 
     def chunks(fails: bool) -> Iterator[bytes]:
         for start in range(0, len(content), 300_000):

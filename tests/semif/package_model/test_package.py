@@ -15,7 +15,7 @@ from tests.semif.package_model.conftest import BUCKET, FILE, REPOSITORY, JobOf, 
 
 
 def test_a_pinned_gguf_becomes_an_archive(
-    job: JobOf, recipe: Recipe, s3: S3Client, tiny: Path, tmp_path: Path, hub: Hub
+    *, job: JobOf, recipe: Recipe, s3: S3Client, tiny: Path, tmp_path: Path, hub: Hub
 ) -> None:
     prefix = f"models/{recipe.sha256}/"
     assert package(recipe, job(prefix=prefix)) == f"s3://{BUCKET}/{prefix}"
@@ -57,7 +57,7 @@ def test_a_second_run_sends_and_fetches_nothing(
 
 
 def test_another_checksum_is_refused_before_anything_is_written(
-    job: JobOf, recipe: Recipe, s3: S3Client, sent: Sent, hub: Hub, tmp_path: Path
+    job: JobOf, recipe: Recipe, s3: S3Client, sent: Sent, tmp_path: Path
 ) -> None:
     package(recipe, job())
     before = keys(s3)

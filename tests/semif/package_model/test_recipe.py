@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -41,9 +42,10 @@ def test_the_cdk_app_writes_the_same_recipe_and_the_same_name(recipe: Recipe) ->
         source = model_settings.HubSource(recipe.source.repository, recipe.source.revision)
     else:
         source = model_settings.UriSource(recipe.source.uri)
+    quantize = cast("model_settings.Quantization | None", recipe.quantize)
     theirs = model_settings.BuiltModel(
-        source, recipe.file, recipe.sha256, recipe.quantize, recipe.shard_bytes, recipe.license, None
-    )  # type: ignore[arg-type]
+        source, recipe.file, recipe.sha256, quantize, recipe.shard_bytes, recipe.license, None
+    )
     assert theirs.recipe == recipe.canonical()
     if recipe.id is not None:
         assert theirs.prefix == f"models/{recipe.id}/"

