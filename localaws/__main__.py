@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import shutil
 import signal
 import threading
 from collections.abc import MutableMapping
 from pathlib import Path
 
+from localaws.registry.buildah import NOT_PROVEN
 from localaws.session import environment_of
 
 
@@ -69,6 +71,8 @@ def main() -> None:
     print(f"# The local AWS listens on {settings.url}. In another terminal:")
     for name, value in environment_of(settings.url, settings.region).items():
         print(f"export {name}={value}")
+    if shutil.which("buildah") is None:
+        print(f"# {NOT_PROVEN}")
     print("# Stop it with Ctrl-C; everything in it is gone then.", flush=True)
     try:
         server.serve_forever()

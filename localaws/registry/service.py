@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shlex
 import sys
@@ -16,11 +17,13 @@ from botocore.exceptions import ClientError
 from localaws.clients import Clients
 from localaws.protocol import ServiceError
 from localaws.registry.blobs import Blobs
-from localaws.registry.buildah import OwnStorage, can_build
+from localaws.registry.buildah import NOT_PROVEN, OwnStorage, can_build
 from localaws.registry.faults import FaultMode, RegistryFaults
 from localaws.registry.manifests import digest_of
 from localaws.registry.references import EcrReference, parse_ecr
 from localaws.registry.registry import Registry
+
+log = logging.getLogger("localaws.registry")
 
 _HOST = re.compile(r"\d{12}\.dkr\.ecr(-fips)?\.[a-z0-9-]+\.amazonaws\.com(\.cn)?|public\.ecr\.aws")
 _TOKEN = re.compile(r"\d{12}-auth-token")
@@ -47,6 +50,8 @@ class RegistryService:
         """Return a folder with the program `docker` that builds of this local AWS put first on PATH."""
         del environment
         own = self._storage()
+        if not can_build():
+            log.warning(NOT_PROVEN)
         folder = own.storage.folder / "bin"
         with self._lock:
             if not folder.exists():
