@@ -295,11 +295,10 @@ def test_a_run_killed_between_any_two_steps_is_recovered_by_the_next(workshop: W
         assert statement["subject"][0]["digest"]["sha256"] == digest.removeprefix("sha256:"), f"after {at}"
 
 
-@pytest.mark.parametrize("how", [Stopped("SIGTERM"), BuildError("aws_failed", "no answer", "run it again")])
-def test_a_run_that_is_stopped_or_fails_leaves_no_candidate(workshop: Workshop, how: BaseException) -> None:
+def test_a_run_stopped_between_any_two_steps_leaves_no_candidate(workshop: Workshop) -> None:
     endings = set()
     for at in steps_from_the_push(workshop):
-        cut_off(workshop, at, how)
+        cut_off(workshop, at, Stopped("SIGTERM"))
 
         left = workshop.tags()
         endings.add(frozenset(tag.partition("-")[0] for tag in left))

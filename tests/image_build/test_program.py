@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from image_build.check import check
+from image_build.errors import BuildError
 from localaws.codebuild import buildspec
 from tests.image_build.workshop import HOST, TAG, Workshop
 
@@ -128,10 +130,10 @@ def test_the_check_says_what_is_to_be_done_and_changes_nothing(workshop: Worksho
 def test_the_check_fails_for_what_would_fail_the_build(
     workshop: Workshop, environment: dict[str, str], expected: str
 ) -> None:
-    code, _, err = ran(workshop, module="image_build.check", **environment)
+    with pytest.raises(BuildError) as caught:
+        check({**os.environ, **workshop.build_environment, **environment}, workshop.context)
 
-    assert code == 1
-    assert err.splitlines()[-1].startswith(expected)
+    assert caught.value.line().startswith(expected)
 
 
 def test_nothing_is_installed_where_boto3_is(workshop: Workshop) -> None:
