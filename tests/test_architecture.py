@@ -55,6 +55,7 @@ def test_no_file_names_a_package_registry() -> None:
         ("cdk", "requirements-cdk.txt"),
         ("convert", "semif/codebuild/requirements-convert.txt"),
         ("dev", "requirements.txt"),
+        ("image-build", "container/image_build/requirements.txt"),
         ("local", "requirements.txt"),
         ("models", "requirements-models.txt"),
         ("server", "requirements-server.txt"),
@@ -80,7 +81,8 @@ def test_every_dependency_is_pinned_with_hashes(group: str, requirements: str) -
 
 def test_the_parts_pin_the_same_versions() -> None:
     everything = (ROOT / "requirements.txt").read_text()
-    for part in ("requirements-cdk.txt", "requirements-tools.txt", "requirements-server.txt"):
+    own = "container/image_build/requirements.txt"
+    for part in ("requirements-cdk.txt", "requirements-tools.txt", "requirements-server.txt", own):
         lines = re.findall(r"^[A-Za-z0-9._-]+==[^\\]+", (ROOT / part).read_text(), re.MULTILINE)
         missing = [
             line for line in lines if line not in everything and not line.startswith("llama-cpp-python")
