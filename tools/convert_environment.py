@@ -3,7 +3,8 @@
     python -m tools.convert_environment
 
 It makes the same as semif/codebuild/install-tools.sh, but with a CPU build of torch where pip's own settings
-lead to one (0.3 GB to fetch, 1.3 GB on disk), and without bindings: quantizing runs on those of `.venv`. Nothing else of the project needs it, so `make setup` leaves it out.
+lead to one (0.3 GB to fetch, 1.3 GB on disk), and without bindings: quantizing runs on those of `.venv`.
+Nothing else of the project needs it, so `make setup` leaves it out.
 """
 
 from __future__ import annotations

@@ -141,8 +141,9 @@ def main() -> int:
         )
     for run, files in zip((first, second), sent, strict=True):
         print(
-            f"exit code {run.returncode}, {run.seconds:.1f} s,"
-            f" peak memory {run.peak_memory_bytes / 1e6:.0f} MB, peak extra disk {run.peak_disk_bytes / 1e6:.0f} MB, {files} file(s) fetched\n{run.output}"
+            f"exit code {run.returncode}, {run.seconds:.1f} s, {files} file(s) fetched,"
+            f" peak memory {run.peak_memory_bytes / 1e6:.0f} MB,"
+            f" peak extra disk {run.peak_disk_bytes / 1e6:.0f} MB\n{run.output}"
         )
     return first.returncode or second.returncode
 

@@ -20,7 +20,7 @@ from semif.package_model.recipe import DEFAULT, HubSource, Recipe, UriSource, ch
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+_REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 
 
 def recipe_from_flags(

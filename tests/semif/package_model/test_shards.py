@@ -114,4 +114,4 @@ def test_a_damaged_header_is_read_or_refused(tiny: Path, place: int, value: int)
     broken = tiny.with_name("damaged.gguf")
     broken.write_bytes(data)
     with suppress(UsageError):
-        assert read_gguf(broken).tensors
+        assert read_gguf(broken).size_bytes == len(data)
