@@ -1,4 +1,4 @@
-"""Fill /opt/semif: pinned wheels, the bindings' pure Python, a launcher, and an interpreter if the base has none.
+"""Fill /opt/semif: pinned wheels, the bindings' Python, a launcher, an interpreter if the base has none.
 
 Runs in the Python image, never in the final one. Nothing is compiled: wheels are manylinux wheels for the
 interpreter that will run them, and of llama-cpp-python's source only the bindings' Python files are taken.
@@ -68,8 +68,8 @@ def install_wheels(site: Path, version: str) -> None:
 def install_bindings(site: Path, requirements: Path) -> None:
     """The bindings' Python files out of the pinned source; the source's C++ is left where it is."""
     with tempfile.TemporaryDirectory() as folder:
-        # scikit-build-core then packs the Python files and starts neither CMake nor a compiler. By variable: an
-        # older pip does not hand --config-settings to a requirements file's lines.
+        # SKBUILD_WHEEL_CMAKE: scikit-build-core packs the Python files and starts no CMake, no compiler.
+        # An older pip would not hand --config-settings to a requirements file's lines.
         pip(
             *("wheel", "--no-deps", "--no-build-isolation", "--require-hashes", "--wheel-dir", folder),
             *("-r", requirements),
@@ -90,19 +90,22 @@ def install_bindings(site: Path, requirements: Path) -> None:
 
 
 def copy_interpreter(target: Path) -> None:
-    """This image's own interpreter: its program, its shared library, its standard library without the unused."""
+    """This image's own interpreter: program, shared library, and what is used of the standard library."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     prefix = Path(sys.base_prefix)
     if prefix == Path("/usr"):
         sys.exit(
-            "error: PYTHON_IMAGE_NOT_SELF_CONTAINED: the Python of PYTHON_IMAGE lies in /usr, among the system's"
-            " files; use an image whose Python has a prefix of its own, such as public.ecr.aws/lambda/python"
+            "error: PYTHON_IMAGE_NOT_SELF_CONTAINED: the Python of PYTHON_IMAGE lies in /usr, among the"
+            " system's files; use an image whose Python has a prefix of its own, such as AWS Lambda's"
         )
     (target / "bin").mkdir(parents=True)
     shutil.copy2(prefix / "bin" / f"python{version}", target / "bin" / f"python{version}")
     library = Path("lib") / f"python{version}"
     shutil.copytree(
-        prefix / library, target / library, ignore_dangling_symlinks=True, ignore=shutil.ignore_patterns(*UNUSED_STDLIB)
+        prefix / library,
+        target / library,
+        ignore_dangling_symlinks=True,
+        ignore=shutil.ignore_patterns(*UNUSED_STDLIB),
     )
     for shared in (prefix / "lib").glob(f"libpython{version}*.so*"):
         shutil.copy2(shared, target / "lib" / shared.name)

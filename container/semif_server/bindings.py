@@ -37,6 +37,7 @@ class MissingFunction:
         self.name = name
 
     def __call__(self, *_arguments: object) -> NoReturn:
+        """Refuse the call."""
         raise LibraryError(
             "llama_function_missing",
             f"this libllama has no function {self.name}, which {_PACKAGE} {package_version()} declares:"
@@ -102,7 +103,7 @@ def library_version(low_level: Any) -> str:
 
 def library_path(low_level: Any) -> Path:
     """The file that libllama was loaded from."""
-    return Path(low_level._lib._name).resolve()  # noqa: SLF001  ctypes has no public name for it
+    return Path(low_level._lib._name).resolve()
 
 
 def _package_spec() -> importlib.machinery.ModuleSpec:
@@ -128,7 +129,7 @@ def _tolerant_loading() -> Iterator[None]:
 
     def load_tolerantly(base_name: str, folder: Path) -> TolerantLibrary:
         loaded = load(base_name, folder)
-        return TolerantLibrary(loaded._name)  # noqa: SLF001  the same file: the loader counts, it loads once
+        return TolerantLibrary(loaded._name)
 
     extensions.load_shared_library = load_tolerantly
     try:
@@ -142,7 +143,7 @@ def _load_plugins(low_level: Any) -> None:
 
     llama.cpp itself looks beside the running program, which is Python.
     """
-    library = low_level._lib  # noqa: SLF001
+    library = low_level._lib
     count = library.ggml_backend_reg_count
     load = library.ggml_backend_load_all_from_path
     if isinstance(count, MissingFunction) or isinstance(load, MissingFunction):
@@ -156,7 +157,7 @@ def _load_plugins(low_level: Any) -> None:
 
 def _text(low_level: Any, name: str) -> str:
     try:
-        function = getattr(low_level._lib, name)  # noqa: SLF001
+        function = getattr(low_level._lib, name)
     except AttributeError:  # a library that was loaded by the package itself
         return ""
     if isinstance(function, MissingFunction):

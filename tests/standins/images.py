@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tests.standins import root_file_systems
-from tests.standins.storage import ImageError, buildah_root, build_image, digest_of
+from tests.standins.storage import ImageError, build_image, buildah_root, digest_of
 from tools.setup import ROOT, pinned, say, wheel_key
 
 # `.invalid` exists nowhere: a build that tries to pull one of these fails at once.

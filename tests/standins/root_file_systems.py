@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sysconfig
@@ -55,8 +54,8 @@ def write_interpreter(root: Path, packages: Path) -> None:
         (prefix / "bin" / name).symlink_to("python3.11")
     # The pip of this environment: Debian's is older, and knows no cache for what --require-hashes asks.
     source = Path(sysconfig.get_paths()["purelib"])
-    for folder in (source / "pip", *source.glob("pip-*.dist-info")):
-        shutil.copytree(folder, prefix / "lib/python3/dist-packages" / folder.name, ignore=_COMPILED)
+    for part in (source / "pip", *source.glob("pip-*.dist-info")):
+        shutil.copytree(part, prefix / "lib/python3/dist-packages" / part.name, ignore=_COMPILED)
 
 
 def download_packages() -> Path:
@@ -116,4 +115,4 @@ def _add_libraries(folder: Path) -> None:
             whole = versions[-1]
             (folder / whole).write_bytes(archive.read(f"llama_cpp/lib/{whole}"))
             for link in versions[:-1]:
-                os.symlink(whole, folder / link)
+                (folder / link).symlink_to(whole)

@@ -75,7 +75,7 @@ class Running:
     def request(self, path: str, body: object | None = None) -> tuple[int, Any]:
         """GET, or POST with a JSON body: status and JSON answer. Raises OSError if nothing answers."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(  # noqa: S310  our own server
+        request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}", data, {"Content-Type": "application/json"}
         )
         try:
@@ -102,9 +102,7 @@ def unpack(saved: Saved, root: Path) -> None:
     root_file_system.unpack(saved.layers(), root)
 
 
-def serve_command(
-    saved: Saved, root: Path, *, model: Path, environment: Mapping[str, str]
-) -> list[str]:
+def serve_command(saved: Saved, root: Path, *, model: Path, environment: Mapping[str, str]) -> list[str]:
     """`docker run --read-only -v model:/opt/ml/model:ro IMAGE serve`, with no other variables than these."""
     return containers.command(
         root,

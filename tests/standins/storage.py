@@ -12,12 +12,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tools.setup import CACHE
-
-NOT_PROVEN = "image build not proven here: install buildah (Debian and Ubuntu: apt-get install buildah)"
-
-# A build reaches the package index as this machine does: with its certificates and pip's configuration.
-_HOST_SETTINGS = ("/etc/ssl/certs", "/etc/pip.conf")
+from localaws.registry.buildah import NOT_PROVEN, buildah_root, host_mounts
 
 
 class ImageError(Exception):
@@ -27,11 +22,6 @@ class ImageError(Exception):
 def has_buildah() -> bool:
     """Whether images can be built on this machine."""
     return shutil.which("buildah") is not None
-
-
-def buildah_root() -> Path:
-    """The folder of all image storage of this project."""
-    return Path(os.environ.get("SEMIF_BUILDAH_ROOT") or CACHE / "buildah")
 
 
 def buildah_command(*arguments: str | Path) -> list[str]:
@@ -63,8 +53,7 @@ def buildah(*arguments: str | Path) -> str:
     done = subprocess.run(
         buildah_command(*arguments),
         env=buildah_environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         check=False,
     )
@@ -84,12 +73,10 @@ def build_image(
 ) -> str:
     """Build an image as CodeBuild would and give all that the build printed. Raises ImageError."""
     arguments = [f"--build-arg={name}={value}" for name, value in (build_args or {}).items()]
-    mounts = [f"--volume={path}:{path}:ro" for path in _HOST_SETTINGS if Path(path).exists()]
+    options = [f"--tag={tag}", f"--file={dockerfile}", *arguments, *host_mounts(), *flags]
+    how = ("--format=docker", "--pull-never", "--isolation=chroot")
     done = subprocess.run(
-        buildah_command(
-            *("build", "--format", "docker", "--pull-never", "--isolation", "chroot"),
-            *("--tag", tag, "--file", dockerfile, *arguments, *mounts, *flags, context),
-        ),
+        buildah_command("build", *how, *options, context),
         env=buildah_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -104,3 +91,16 @@ def build_image(
 def digest_of(reference: str) -> str:
     """The digest of an image's manifest, `sha256:…`. Raises ImageError if there is no such image."""
     return buildah("inspect", "--type", "image", "--format", "{{.FromImageDigest}}", reference).strip()
+
+
+__all__ = [
+    "NOT_PROVEN",
+    "ImageError",
+    "build_image",
+    "buildah",
+    "buildah_command",
+    "buildah_environment",
+    "buildah_root",
+    "digest_of",
+    "has_buildah",
+]

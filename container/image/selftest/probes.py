@@ -91,7 +91,7 @@ def raw_value(struct: ctypes.Structure, name: str, kind: Any) -> object:
 
 
 def compare_defaults(low_level: Any) -> list[str]:
-    """Each field whose default is not the documented one: `llama_model_default_params.main_gpu is 1, not 0`."""
+    """Each field whose default is not the documented one, such as `X.main_gpu is 1, not 0`."""
     wrong = []
     for function, expected in DEFAULTS.items():
         struct = getattr(low_level, function)()
@@ -131,8 +131,8 @@ def scores() -> dict[str, object]:
     context.copy(0, 1)
     more = vocabulary.tokenize(CONTINUATION, parse_special=False)
     second = context.decode(1, len(tokens[0]), more, want_logits=True)
-    assert first is not None
-    assert second is not None
+    if first is None or second is None:
+        raise RuntimeError("no logits came where they were asked for")
     logits = [[round(float(value), 5) for value in row] for row in (first, second)]
     context.close()
     model.close()

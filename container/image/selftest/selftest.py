@@ -122,7 +122,7 @@ def decide_once() -> dict[str, Any]:
     )
     try:
         _wait_for_ping(port, server)
-        request = urllib.request.Request(  # noqa: S310  our own server
+        request = urllib.request.Request(
             f"http://127.0.0.1:{port}/invocations",
             data=json.dumps(DECISION).encode(),
             headers={"Content-Type": "application/json"},
@@ -143,7 +143,7 @@ def _wait_for_ping(port: int, server: subprocess.Popen[str]) -> None:
     deadline_s = time.monotonic() + STEP_S
     while server.poll() is None and time.monotonic() < deadline_s:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/ping", timeout=2):  # noqa: S310
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/ping", timeout=2):
                 return
         except OSError:
             time.sleep(0.05)
@@ -163,7 +163,10 @@ def check() -> str:
     result = decide_once()
     compare_logits("the decision's option_logits", result["option_logits"], expected["option_logits"])
     missing = ", ".join(defaults["missing"]) or "none"
-    return f"{defaults['checked']} defaults, tokens, logits and one decision as expected; functions lacking: {missing}"
+    return (
+        f"{defaults['checked']} defaults, tokens, logits and one decision as expected;"
+        f" functions lacking: {missing}"
+    )
 
 
 def main() -> int:
@@ -175,7 +178,7 @@ def main() -> int:
     except MismatchError as error:
         print(
             f"error: IMAGE_SELFTEST_FAILED: {pair} do not fit: {error}; give the build argument BINDINGS the"
-            " requirements file of the bindings that were released with this llama.cpp, or set BASE_IMAGE back",
+            " requirements file of the bindings released with this llama.cpp, or set BASE_IMAGE back",
             file=sys.stderr,
         )
         return 1
