@@ -1,5 +1,6 @@
 """What an endpoint's stack consumes: the resources of its builds, and where their answers go."""
 
+import importlib
 import json
 import re
 from datetime import UTC, datetime
@@ -123,6 +124,19 @@ def test_rights_of_the_functions(templates: Templates) -> None:
             "Condition": {"StringLike": {"s3:prefix": ["models/*"]}},
         },
     }
+
+
+def test_every_function_names_one_that_exists(templates: Templates) -> None:
+    handlers = {
+        item["Properties"]["Handler"]
+        for item in of_type(templates[DECISIONS], "AWS::Lambda::Function").values()
+        if item["Properties"]["Runtime"].startswith("python")
+    }
+    packages = ("build_run", "instance_pool")
+    assert handlers == {f"{name}.handler.{step}" for name in packages for step in ("on_event", "is_complete")}
+    for handler in handlers:
+        module, _, name = handler.rpartition(".")
+        assert callable(getattr(importlib.import_module(module), name))
 
 
 def test_the_gpu_image_is_of_its_own_flavour(gpu_templates: Templates) -> None:

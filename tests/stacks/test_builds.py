@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from stacks import build_sources
 from stacks.build_settings import MAX_TIMEOUT_MINUTES, PYTHON_IMAGE, QUEUED_TIMEOUT_MINUTES
 from stacks.constructs.polling_provider import TOTAL_TIMEOUT
 from stacks.dlc import DIGESTS
@@ -110,6 +111,11 @@ def test_limits_logs_and_sources(templates: Templates, gpu_templates: Templates)
         assert project["Source"]["Type"] == "S3"
         assert project["Source"]["BuildSpec"] == buildspecs[name.removeprefix("semif-dev-")]
         assert project["Source"]["Location"].endswith(".zip")
+
+
+def test_every_buildspec_is_where_its_project_looks() -> None:
+    assert (build_sources.CONTAINER_SOURCES / build_sources.IMAGE_BUILDSPEC).is_file()
+    assert (build_sources.PROJECT_ROOT / build_sources.ARCHIVE_BUILDSPEC).is_file()
 
 
 def test_the_resource_can_wait_for_the_longest_build() -> None:

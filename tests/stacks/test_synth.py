@@ -42,7 +42,7 @@ def synth(out: Path, **variables: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
 
 
@@ -204,7 +204,7 @@ def test_cdk_json_passes_the_validator_and_cfn_lint(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert lint.returncode == 0, lint.stdout + lint.stderr
 
