@@ -10,7 +10,7 @@ from localaws.clients import Clients
 from localaws.registry.references import parse_ecr
 from localaws.registry.registry import Registry
 from localaws.sagemaker.faults import FaultMode, FaultTableError, parse_faults, render_faults
-from localaws.sagemaker.images import ImageRegistry, ImageSpecError, parse_image
+from localaws.sagemaker.images import Image, ImageRegistry, ImageSpecError, parse_image
 from tests.localaws.sagemaker.conftest import Server
 
 URI = "123456789012.dkr.ecr.eu-central-1.amazonaws.com/semif/server:cpu-1"
@@ -76,8 +76,8 @@ def test_an_image_is_found_by_tag_and_by_digest_and_a_tag_moves(server: Server) 
     images.put(first)
     images.put(second)
     by_tag, by_digest = images.get(URI), images.get(first.resolved)
-    assert by_tag is not None
-    assert by_digest is not None
+    assert isinstance(by_tag, Image)
+    assert isinstance(by_digest, Image)
     assert (by_tag.command, by_tag.resolved) == (("other",), second.resolved)
     assert (by_digest.command, by_digest.resolved) == (first.command, first.resolved)
     assert first.resolved.startswith(URI.removesuffix(":cpu-1") + "@sha256:")
