@@ -17,7 +17,7 @@ from typing import Final
 from stacks.example_decision import EXAMPLE_REQUEST
 from tests.standins.images import stand_ins
 from tests.standins.running import DOCKER_MANIFEST, Saved, running, save, unpack
-from tests.standins.storage import NOT_PROVEN, ImageError, build_image, buildah_root, has_buildah
+from tests.standins.storage import NOT_PROVEN, ImageError, build_image, buildah, buildah_root, has_buildah
 from tools.setup import MODELS, ROOT
 
 CONTAINER: Final = ROOT / "container"
@@ -79,6 +79,12 @@ def decide(saved: Saved, root: Path, model: Path) -> None:
         say(f"decision {result['id']}: {option}, probability {probability:.2f}")
 
 
+def reason(output: str) -> str:
+    """The line of a failed build that says why, or the end of its output where none does."""
+    lines = [line for line in output.splitlines() if line.startswith("error: ")]
+    return lines[-1] if lines else f"error: {output[-4000:]}"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; gives the exit code."""
     parser = argparse.ArgumentParser(description="Build a child image on the stand-in base and try it.")
@@ -96,8 +102,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             saved = save(tag, place / "image", compress=True)
             weigh(saved, save(base, place / "base", compress=True))
             decide(saved, place / "root", MODELS)
+        buildah("rmi", tag)
     except ImageError as error:
-        print(f"image: error: {error}", file=sys.stderr)
+        print(f"image: {reason(str(error))}", file=sys.stderr)
         return 1
     return 0
 

@@ -82,7 +82,6 @@ def load_bindings() -> Any:
     # For whoever imports the package by its name afterwards: the names that its own __init__ would give.
     vars(package).update({name: value for name, value in vars(low_level).items() if name[:1] != "_"})
     vars(package)["__version__"] = package_version()
-    _load_plugins(low_level)
     return low_level
 
 
@@ -138,10 +137,11 @@ def _tolerant_loading() -> Iterator[None]:
         extensions.load_shared_library = load
 
 
-def _load_plugins(low_level: Any) -> None:
+def load_plugins(low_level: Any) -> None:
     """Load the backends that lie beside the library as plugins; a build with its backends inside has none.
 
-    llama.cpp itself looks beside the running program, which is Python.
+    llama.cpp itself looks beside the running program, which is Python. What a plugin says while it loads goes
+    to llama.cpp's log, so set that before.
     """
     library = low_level._lib
     count = library.ggml_backend_reg_count

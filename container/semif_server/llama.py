@@ -61,6 +61,7 @@ def _forward_log(level: int, text: bytes, _user_data: object) -> None:
 
 # The module keeps the callback alive: a collected one is a segmentation fault at the next log line.
 llama_cpp.llama_log_set(_forward_log, ctypes.c_void_p(0))
+bindings.load_plugins(llama_cpp)
 llama_cpp.llama_backend_init()
 
 

@@ -4,11 +4,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import llama_cpp
 import pytest
 
-from semif_server.bindings import TolerantLibrary, library_version
+from semif_server.bindings import TolerantLibrary, library_version, load_plugins
 from semif_server.errors import LibraryError
 from tests.container.process import environment, run_to_exit
 
@@ -75,6 +76,32 @@ def test_a_file_that_is_no_library_refuses_the_start(tmp_path: Path, tiny_hybrid
     assert ended.returncode == 2
     assert ended.stderr.count("\n") == 1
     assert "llama_library_not_loaded" in ended.stderr
+
+
+class Function:
+    def __init__(self, answer: int) -> None:
+        self.answer = answer
+        self.calls: list[tuple[object, ...]] = []
+
+    def __call__(self, *arguments: object) -> int:
+        self.calls.append(arguments)
+        return self.answer
+
+
+@pytest.mark.parametrize(("backends", "calls"), [(0, [(b"/opt/llama.cpp/bin",)]), (2, [])])
+def test_backends_beside_the_library_are_loaded_where_it_has_none_inside(
+    backends: int, calls: list[tuple[bytes]]
+) -> None:
+    load = Function(0)
+    library = SimpleNamespace(
+        _name="/opt/llama.cpp/bin/libllama.so",
+        ggml_backend_reg_count=Function(backends),
+        ggml_backend_load_all_from_path=load,
+    )
+
+    load_plugins(SimpleNamespace(_lib=library))
+
+    assert load.calls == calls
 
 
 def test_the_library_says_its_release() -> None:

@@ -99,6 +99,8 @@ def test_a_container_starts_decides_and_stops(
     assert (ready["sha256"], ready["sha256_from"]) == (SMOLLM2_SHA256, "manifest")
     assert (ready["architecture"], ready["hybrid"], ready["threads"]) == ("llama", False, 2)
     assert (ready["n_ctx_seq"], ready["n_ctx"], ready["options_in_one_step"]) == (2048, 3 * 2048, 16)
+    assert (ready["llama_cpp_python"], ready["llama_cpp"][:7]) == ("0.3.36", "ggml 0.")
+    assert ready["libllama"].endswith("/libllama.so")
     assert server.lines("stopped") == [{**server.lines("stopped")[0], "exit_code": 0}]
     assert "Traceback" not in server.output()
 
