@@ -5,7 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from localaws.session import LocalAws
+from tests.standins.fixtures import stand_in_images
 from tools.local_environment import LocalEnvironment, Pool, ready_sources
+
+__all__ = ["stand_in_images"]
 
 
 @pytest.fixture(scope="session")
