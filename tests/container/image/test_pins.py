@@ -5,6 +5,8 @@ import tomllib
 
 import pytest
 
+from stacks import build_settings, dlc
+from stacks.dlc import Flavour
 from tests.container.image.conftest import CONTAINER
 from tools.setup import ROOT
 
@@ -34,6 +36,15 @@ def test_every_image_is_pinned_by_digest_and_the_entry_point_is_in_exec_form(nam
     for reference in re.findall(r"^FROM (\S+)", text, re.MULTILINE):
         assert re.fullmatch(r"\S+@sha256:[0-9a-f]{64}", arguments[reference.strip("${}")])
     assert re.search(r'^ENTRYPOINT \["/opt/semif/bin/python", .+"semif_server"\]$', text, re.MULTILINE)
+
+
+@pytest.mark.parametrize(("name", "flavour"), [("Dockerfile", "cpu"), ("Dockerfile.gpu", "cuda")])
+def test_a_build_by_hand_starts_from_what_a_deployment_starts_from(name: str, flavour: Flavour) -> None:
+    arguments = dict(re.findall(r"^ARG (\w+)=(.+)$", (CONTAINER / name).read_text(), re.MULTILINE))
+
+    assert arguments["BASE_IMAGE"] == f"{dlc.PUBLIC_REPOSITORY}@{dlc.DIGESTS[flavour]}"
+    assert arguments["PYTHON_IMAGE"] == build_settings.PYTHON_IMAGE
+    assert arguments["BINDINGS"] == build_settings.BINDINGS[flavour]
 
 
 def test_each_flavour_has_the_bindings_of_its_base() -> None:
