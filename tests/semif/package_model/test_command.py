@@ -118,7 +118,5 @@ def test_two_runs_do_not_share_a_work_folder(hub: Hub, tmp_path: Path, recipe: R
     folder.mkdir(parents=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        code, _, err = run(
-            hub, tmp_path, "--recipe", recipe.canonical(), "--output", str(tmp_path / "out")
-        )
+        code, _, err = run(hub, tmp_path, "--recipe", recipe.canonical(), "--output", str(tmp_path / "out"))
     assert (code, "error: busy" in err) == (2, True)

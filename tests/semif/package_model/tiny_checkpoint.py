@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import sentencepiece  # type: ignore[import-not-found]
 
 LAYERS, WIDTH, FEED_FORWARD, HEADS, KV_HEADS = 2, 256, 512, 4, 2
 CHAT_TEMPLATE = (
@@ -23,6 +22,8 @@ CHAT_TEMPLATE = (
 
 def write_tokenizer(folder: Path) -> int:
     """Write tokenizer.model, with all letters and a byte for all else; returns the vocabulary's size."""
+    import sentencepiece  # type: ignore[import-not-found]  # noqa: PLC0415 - in the tools' environment only
+
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 .,:;{}[]\"'_-"
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter([letters, *letters, "the cat sat on the mat", "a decision is made"] * 20),
