@@ -62,9 +62,10 @@ def run(
         return clients[0]
 
     kind: Layout = "tar.gz" if layout == "tar.gz" else "prefix"
+    folder = work or _cache(environment)
     place: Output
     if output is not None:
-        place = FolderOutput(output, kind, say)
+        place = FolderOutput(output, kind, say, folder)
     else:
         place = BucketOutput(s3(), str(bucket), kind, say)
     hub = Hub((environment.get("HF_ENDPOINT") or DEFAULT_HUB).rstrip("/"), environment.get("HF_TOKEN") or "")
@@ -72,8 +73,8 @@ def run(
         return package(wanted, Job(
             output=place,
             ports=Ports(http, hub, s3, say, time.sleep),
-            work=work or _cache(environment),
-            make=lambda acquired, made, folder: make_gguf(acquired, made, folder, tools, say),
+            work=folder,
+            make=lambda acquired, made, into: make_gguf(acquired, made, into, tools, say),
             prefix=prefix,
             invocation=environment.get("CODEBUILD_BUILD_ARN", ""),
             builder="https://aws.amazon.com/codebuild"

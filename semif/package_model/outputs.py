@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from semif.archive import (
     MANIFEST,
+    FileRange,
     ModelArchive,
     ModelFile,
     described,
@@ -142,11 +143,15 @@ class BucketOutput:
 
 @dataclass
 class FolderOutput:
-    """A folder: the archive's files, or model.tar.gz; the papers in its `provenance/`."""
+    """A folder: the archive's files, or model.tar.gz; the papers in its `provenance/`.
+
+    work: a whole file of this folder, which is deleted at the end, is linked instead of copied.
+    """
 
     folder: Path
     layout: Layout
     say: Callable[[str], None]
+    work: Path | None = None
     _tarball: Product | None = None
 
     def complete(self, recipe: Recipe, archive_id: str) -> str | None:
@@ -170,7 +175,7 @@ class FolderOutput:
                 next_step="name another folder",
             )  # fmt: skip
         for file in archive.files:
-            if not _has(self.folder / file.name, file):
+            if not _has(self.folder / file.name, file) and not self._linked(file):
                 self._write(file.name, file.chunks(), file.size_bytes)
         write_manifest(archive, self.folder)
         return str(self.folder)
@@ -188,6 +193,20 @@ class FolderOutput:
         old = papers / PROVENANCE
         if not _same_making(old.read_bytes() if old.is_file() else None, provenance):
             old.write_bytes(provenance)
+
+    def _linked(self, file: ModelFile) -> bool:
+        """Whether the file could be had without a copy."""
+        match file.pieces:
+            case (FileRange(path, 0, stop),) if stop == file.size_bytes == path.stat().st_size:
+                if self.work is None or not path.is_relative_to(self.work):
+                    return False
+                try:
+                    (self.folder / file.name).unlink(missing_ok=True)
+                    (self.folder / file.name).hardlink_to(path)
+                except OSError:  # another file system
+                    return False
+                return True
+        return False
 
     def _write(self, name: str, chunks: Iterator[bytes], size_bytes: int) -> tuple[int, str]:
         free = shutil.disk_usage(self.folder).free

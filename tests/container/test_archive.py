@@ -40,6 +40,18 @@ def test_the_manifest_vouches_for_the_checksum(tmp_path: Path) -> None:
     assert (archive.sha256, archive.sha256_from) == ("ab" * 32, "manifest")
 
 
+def test_the_facts_of_a_version_2_manifest_are_left_to_others(tmp_path: Path) -> None:
+    put(tmp_path, "model.gguf")
+    put_manifest(tmp_path, "model.gguf", sha256="ab" * 32)
+    path = tmp_path / "model-manifest.json"
+    facts = {"version": 2, "license": "mit", "model": {"architecture": "qwen35"}, "of_a_later_packager": 1}
+    path.write_text(json.dumps(json.loads(path.read_text()) | facts))
+    assert open_archive(tmp_path, None).sha256 == "ab" * 32
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": 3}))
+    with pytest.raises(ArchiveError, match="version"):
+        open_archive(tmp_path, None)
+
+
 def test_an_explicit_path_wins_over_the_directory(tmp_path: Path) -> None:
     put(tmp_path, "a.gguf", "b.gguf")
     assert open_archive(Path("/nowhere"), tmp_path / "b.gguf").gguf.name == "b.gguf"

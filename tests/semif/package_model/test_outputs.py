@@ -109,8 +109,10 @@ def test_a_set_of_shards_is_packaged_as_it_is(
 @pytest.mark.parametrize("layout", ["prefix", "tar.gz"])
 def test_a_folder(job: JobOf, recipe: Recipe, tmp_path: Path, tiny: Path, layout: str) -> None:
     folder, said = tmp_path / "out", list[str]()
-    output = FolderOutput(folder, layout, said.append)  # type: ignore[arg-type]
+    output = FolderOutput(folder, layout, said.append, tmp_path / "work")  # type: ignore[arg-type]
     package(recipe, replace(job(), output=output))
+    assert any("writing" in line for line in said) == (layout == "tar.gz")  # the GGUF itself is not copied
+    assert not list((tmp_path / "work").iterdir())
     names = {FILE, MANIFEST} if layout == "prefix" else {"model.tar.gz"}
     assert {path.name for path in folder.iterdir()} == names | {"provenance"}
     assert {path.name for path in (folder / "provenance").iterdir()} == {"sbom.cdx.json", "provenance.json"}
