@@ -71,7 +71,9 @@ def download_packages() -> Path:
                 ["apt-get", "download", *PACKAGES], cwd=fresh, capture_output=True, text=True, check=False
             )
             if done.returncode != 0 or _missing(Path(fresh)):
-                raise ImageError(f"apt-get download failed: try `apt-get update`\n{done.stderr[-2000:]}")
+                raise ImageError(
+                    f"apt-get can't fetch Debian 12's packages: try `apt-get update`\n{done.stderr[-2000:]}"
+                )
             folder.mkdir(exist_ok=True)
             for package in Path(fresh).iterdir():
                 package.replace(folder / package.name)
