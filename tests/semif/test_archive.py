@@ -91,13 +91,21 @@ def test_upload_then_nothing_to_send(folder: Path, s3: S3Client) -> None:
     (folder / "profile.json").write_text("{}")
     archive, said = read_archive(folder), list[str]()
     assert upload(s3, "models", archive, say=said.append) == f"s3://models/models/{SHA}/"
-    assert said == ["m.gguf: sending 0.0 MB", "profile.json: sending 0.0 MB", "model-manifest.json: sending 0.0 MB"]
+    assert said == [
+        "m.gguf: sending 0.0 MB",
+        "profile.json: sending 0.0 MB",
+        "model-manifest.json: sending 0.0 MB",
+    ]
     assert keys(s3) == [f"models/{SHA}/{name}" for name in ("m.gguf", "model-manifest.json", "profile.json")]
     sent = s3.get_object(Bucket="models", Key=f"models/{SHA}/model-manifest.json")["Body"].read()
     assert sent == archive.manifest()
     said.clear()
     upload(s3, "models", archive, say=said.append)
-    assert said == ["m.gguf: already there", "profile.json: already there", "model-manifest.json: already there"]
+    assert said == [
+        "m.gguf: already there",
+        "profile.json: already there",
+        "model-manifest.json: already there",
+    ]
 
 
 @pytest.mark.parametrize("there", [b"GGUF weightz", b"short"])
