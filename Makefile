@@ -21,7 +21,7 @@ local: setup
 	@$(BIN)/python -m localaws $(ARGS)
 
 test: setup
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest $(or $(ARGS),--numprocesses 2 --dist loadfile)
 
 test-unit: setup
 	@$(BIN)/pytest --ignore=tests/e2e --ignore=tests/localaws $(ARGS)

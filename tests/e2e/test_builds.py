@@ -212,7 +212,7 @@ TROUBLES = {
 }
 
 
-@pytest.fixture(params=TROUBLES.values(), ids=TROUBLES.keys())
+@pytest.fixture(params=list(TROUBLES.values()), ids=list(TROUBLES))
 def trouble(request: pytest.FixtureRequest, aws: LocalAws, hub: Hub) -> Iterator[Trouble]:
     trouble: Trouble = request.param
     if trouble.hub is not None:
