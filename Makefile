@@ -6,7 +6,7 @@ SOURCES := app.py stacks lambda container semif localaws tools tests
 COMPILE_IMAGE := uv pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_28 --generate-hashes
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes
 
-.PHONY: setup demo image local test test-unit check format synth diff lock
+.PHONY: setup demo image local test test-unit check format synth diff measure lock
 
 setup:
 	@$(PYTHON) tools/setup.py
@@ -44,6 +44,9 @@ synth: setup
 
 diff: setup
 	@$(BIN)/python -m tools.diff $(BASE)
+
+measure: setup
+	@$(BIN)/python -m tools.measure_package $(ARGS)
 
 lock: setup
 	$(COMPILE) --group dev --no-emit-package llama-cpp-python -o requirements.txt
