@@ -22,7 +22,7 @@ from semif.attempts import Attempt
 from semif.decide import read_answers, table
 from semif.walk_api import walk_attempts
 from stacks.example_decision import EXAMPLE_REQUEST
-from tests.standins.storage import ImageError
+from tests.standins.storage import NOT_PROVEN, ImageError, has_buildah
 from tools.local_environment import (
     DeploymentError,
     LocalEnvironment,
@@ -124,6 +124,8 @@ def run_full(aws: LocalAws, say: Narrator, folder: Path, *, keep: bool) -> None:
         (folder / "hub").mkdir()
         hub = small_hub(folder / "hub")
         sources = built_sources(hub)
+        if not has_buildah():
+            say.say(NOT_PROVEN)
     with hub:
         environment = LocalEnvironment(aws, ENVIRONMENT, folder, sources)
         with say.step("cdk synth, cdk bootstrap"):
