@@ -21,7 +21,7 @@ local: setup
 	@$(BIN)/python -m localaws $(ARGS)
 
 test: setup
-	@$(BIN)/pytest $(or $(ARGS),--numprocesses 2 --dist loadfile)
+	@$(BIN)/pytest $(or $(ARGS),--numprocesses 2 --dist loadfile --no-loadscope-reorder)
 
 test-unit: setup
 	@$(BIN)/pytest --ignore=tests/e2e --ignore=tests/localaws $(ARGS)

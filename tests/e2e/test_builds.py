@@ -205,9 +205,14 @@ class Trouble:
 TROUBLES = {
     "wrong checksum": Trouble("checksum_mismatch", model={"sha256": "0" * 64}),
     "gated repository": Trouble("gated_repository", hub=Fault(status=401)),
+    "truncated download": Trouble("truncated_download", hub=Fault(cut_after_bytes=1_000_000)),
     "time-out": Trouble(
         "TIMED_OUT",
         aws={f"codebuild:semif-{NAME}-archive": {"mode": "timeout", "phase": "BUILD", "seconds": 0}},
+    ),
+    "failed phase": Trouble(
+        "PROVISIONING",
+        aws={f"codebuild:semif-{NAME}-archive": {"mode": "fail", "phase": "PROVISIONING"}},
     ),
 }
 
