@@ -34,6 +34,7 @@ class Fault:
     ranges are answered with the whole file. status: the answer instead of the file, `statuses` times; -1 is
     for ever. wrong_bytes: bytes of the same length instead of the file's. no_etag: neither ETag nor date.
     redirect: the address that the file is said to lie at. no_length: the answer ends where it ends.
+    announce_bytes: the length that the file is said to have.
     """
 
     cut_after_bytes: int | None = None
@@ -45,6 +46,7 @@ class Fault:
     no_etag: bool = False
     no_length: bool = False
     redirect: str | None = None
+    announce_bytes: int | None = None
 
 
 @dataclass
@@ -233,14 +235,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/octet-stream")
         self.send_header("Accept-Ranges", "bytes")
         if not fault.no_length:
-            self.send_header("Content-Length", str(size - start))
+            self.send_header("Content-Length", str(fault.announce_bytes or size - start))
         if start:
             self.send_header("Content-Range", f"bytes {start}-{size - 1}/{size}")
         if not fault.no_etag:
             self.send_header("ETag", etag)
             self.send_header("Last-Modified", formatdate(path.stat().st_mtime, usegmt=True))
         cut = fault.cut_after_bytes if fault.cut_after_bytes is not None and fault.cuts != 0 else None
-        if cut is not None or fault.no_length:
+        if cut is not None or fault.no_length or fault.announce_bytes is not None:
             fault.cuts -= 1
             self.send_header("Connection", "close")
             self.close_connection = True

@@ -86,8 +86,9 @@ class BuildStack(cdk.Stack):
             role=role,
             source=source,
             buildspec=ARCHIVE_BUILDSPEC,
-            # Quantizing holds a checkpoint's tensors in memory; everything else streams.
-            compute_type="BUILD_GENERAL1_LARGE" if model.quantize else "BUILD_GENERAL1_MEDIUM",
+            # Quantizing holds a checkpoint's tensors in memory; everything else streams. Not the images'
+            # size, because quotas count builds by size.
+            compute_type="BUILD_GENERAL1_LARGE" if model.quantize else "BUILD_GENERAL1_SMALL",
             privileged=False,
             variables=variables,
         )

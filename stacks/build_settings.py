@@ -11,8 +11,10 @@ from stacks.mapping_reader import MappingReader
 Severity = Literal["CRITICAL", "HIGH", "MEDIUM", "LOW", "INFORMATIONAL", "NONE"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("CRITICAL", "HIGH", "MEDIUM", "LOW", "INFORMATIONAL", "NONE")
 MAX_TIMEOUT_MINUTES: Final = 45
-"""With QUEUED_TIMEOUT_MINUTES and some polls it fits into the 55 minutes that the custom resource has."""
-QUEUED_TIMEOUT_MINUTES: Final = 5
+"""With some minutes in the queue it fits into the 52 that the custom resource waits at most."""
+QUEUED_TIMEOUT_MINUTES: Final = 50
+"""An account may have quota for one build at a time, and a first deployment starts two. The custom resource
+gives up, and stops the build, before the queue does."""
 PYTHON_IMAGE: Final = (
     "public.ecr.aws/lambda/python@sha256:145350008f3f67d82c0bc6ecd34d9eb0c95aecf11f9b69db6bab7de3d5d3cc61"
 )

@@ -14,7 +14,7 @@ from aws_cdk import IgnoreMode
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from stacks.build_settings import ImageBuildSettings
+from stacks.build_settings import ImageBuildSettings, Severity
 from stacks.dlc import Flavour
 
 CONTAINER_SOURCES: Final = Path(__file__).parent.parent / "container"
@@ -50,13 +50,17 @@ def archive_source(scope: Construct) -> assets.Asset:
     )
 
 
-def image_content_hash(source: assets.Asset, settings: ImageBuildSettings) -> str:
-    """64 hexadecimal digits over all that the image is made from."""
+def image_content_hash(source: assets.Asset, settings: ImageBuildSettings, scan_severity: Severity) -> str:
+    """64 hexadecimal digits over all that the image is made from, and the findings that it may have.
+
+    With the findings, a stricter setting is held against images that are there already.
+    """
     inputs = {
         "sources": source.asset_hash,
         "base_image": settings.base_image.digest,
         "python_image": settings.python_image.digest,
         "bindings": settings.bindings,
+        "scan_severity": scan_severity,
     }
     return hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
 

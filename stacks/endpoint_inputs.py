@@ -87,7 +87,7 @@ class EndpointInputs:
         repository = self._artifacts.repository
         arn = own_repository_arn(self._stack, repository.repository_name)
         source = image_source(self._stack, build)
-        content_hash = image_content_hash(source, build)
+        content_hash = image_content_hash(source, build, self._environment.build.scan_severity)
         tag = image_tag(build.flavour, content_hash)
         run = ImageBuildRun(
             self._stack,
@@ -133,9 +133,11 @@ class EndpointInputs:
         )
         return ArchiveInUse(
             uri=run.model_uri,
-            # How many shards there are shows only when they are cut.
-            file=model.file if model.shard_bytes is None else run.file,
+            # Not the setting: shards are named when they are cut, and an archive that is there already may
+            # hold the same bytes under another name.
+            file=run.file,
             sha256=run.sha256,
+            # Every model's: a rollback starts the endpoint on the former one with this role's new policy.
             place=S3Place(bucket_name, MODELS_PREFIX),
             packed=False,
         )

@@ -12,8 +12,8 @@ _ECR: Final = (
     r"/(?P<repository>[a-z0-9]+([._/-][a-z0-9]+)*)"
 )
 _ECR_IMAGE: Final = (
-    rf"{_ECR}(@{DIGEST}|:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}})",
-    "an image in ECR: ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY@sha256:DIGEST or …:TAG",
+    rf"{_ECR}@{DIGEST}",
+    "an image in ECR by digest: ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY@sha256:DIGEST",
 )
 # Without a tag: some tools refuse a name that has both, and the digest says it all.
 _PINNED_IMAGE: Final = (

@@ -52,6 +52,8 @@ def build_image(settings: Settings, edges: Edges) -> str:
         edges.say(f"logging in to {registry.host}")
         edges.docker.login(registry.host, edges.password(registry))
     base = _base(settings, edges)
+    if settings.python_image is not None:
+        _fetch(edges, settings.python_image.reference)
     candidate = f"{settings.repository_uri}:{settings.candidate_tag}"
     edges.say(f"building {settings.dockerfile} on {settings.base_image.reference}")
     edges.docker.build(settings.dockerfile, candidate, settings.build_args)
@@ -76,9 +78,14 @@ def build_image(settings: Settings, edges: Edges) -> str:
 def _base(settings: Settings, edges: Edges) -> LocalImage:
     """Describe the base image; the daemon's store lacks what only its builder has seen."""
     reference = settings.base_image.reference
+    _fetch(edges, reference)
+    return _inspected(edges, reference)
+
+
+def _fetch(edges: Edges, reference: str) -> None:
+    """Pull an image that is not there. A pull is tried again where a registry asks for it, a build is not."""
     if edges.docker.inspect(reference) is None:
         edges.docker.pull(reference)
-    return _inspected(edges, reference)
 
 
 def _inspected(edges: Edges, reference: str) -> LocalImage:

@@ -121,6 +121,11 @@ def _after_the_end(observation: Observation, build: Build) -> Step:
             code, advice = "build_failed", "Mend what the log names, deploy again."
         case BuildStatus.FAULT:
             code, advice = "build_fault", "CodeBuild itself failed; deploy again."
+        case BuildStatus.TIMED_OUT if build.phase in _WAITING_PHASES:
+            code = "build_queue_timed_out"
+            advice = (
+                "Deploy again when fewer builds run, or ask for more concurrent builds in Service Quotas."
+            )
         case BuildStatus.TIMED_OUT:
             code, advice = "build_timed_out", "Raise build.timeout_minutes in cdk.json, or deploy again."
         case BuildStatus.STOPPED:

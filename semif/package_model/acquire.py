@@ -132,6 +132,11 @@ def _ggufs(recipe: Recipe, known: Mapping[str, str], ports: Ports) -> list[_Want
             wanted.append(_Wanted(name, origin, source.revision, sha256))
         else:
             wanted.append(_Wanted(name, _uri(source, name, first=index == 0, ports=ports), "", sha256))
+    if recipe.sha256 is not None and (unknown := [one.name for one in wanted if not one.sha256]):
+        raise UsageError(
+            "unknown_checksum", f"no checksum is known of {', '.join(unknown)}", field="sha256",
+            next_step="take one whole GGUF, or a hub that lists checksums; shard_bytes cuts shards",
+        )  # fmt: skip
     return wanted
 
 

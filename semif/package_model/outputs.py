@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 TARBALL = "model.tar.gz"
 SBOM, PROVENANCE = "sbom.cdx.json", "provenance.json"
 Layout = Literal["prefix", "tar.gz"]
+Papers = Callable[[list[Product]], tuple[bytes, bytes]]
+"""Bill of materials and provenance of what was, or is about to be, written."""
 
 
 class Output(Protocol):
@@ -40,14 +42,12 @@ class Output(Protocol):
     def complete(self, recipe: Recipe, archive_id: str) -> str | None:
         """The address of the recipe's archive, if it and its papers are there; nothing is written."""
 
-    def put(self, archive: ModelArchive, recipe: Recipe) -> str:
-        """Write the archive and return its address; its manifest appears last."""
+    def put(self, archive: ModelArchive, recipe: Recipe, papers: Papers) -> str:
+        """Write the archive with its papers and return its address.
 
-    def products(self, archive: ModelArchive) -> list[Product]:
-        """What `put` made, for the provenance."""
-
-    def put_papers(self, archive_id: str, sbom: bytes, provenance: bytes) -> None:
-        """Write the papers; a provenance of the same making that is there already stays."""
+        Its manifest appears last, so that an archive with a manifest has its papers too. A provenance of the
+        same making that is there already stays.
+        """
 
 
 @dataclass
@@ -58,7 +58,6 @@ class BucketOutput:
     bucket: str
     layout: Layout
     say: Callable[[str], None]
-    _tarball: Product | None = None
 
     def complete(self, recipe: Recipe, archive_id: str) -> str | None:
         """See `Output`."""
@@ -79,9 +78,10 @@ class BucketOutput:
                     return None
             return f"s3://{self.bucket}/{prefix}"
 
-    def put(self, archive: ModelArchive, recipe: Recipe) -> str:
-        """See `Output`."""
+    def put(self, archive: ModelArchive, recipe: Recipe, papers: Papers) -> str:
+        """See `Output`; what a tarball comes to shows only when it is written, so its papers follow it."""
         if self.layout == "prefix":
+            self._put_papers(archive.id, *papers(_products(archive)))
             return upload(self.s3, self.bucket, archive, say=self.say)
         key = _tarball_key(archive.id)
         manifest = described(MANIFEST, [archive.manifest()])
@@ -109,15 +109,10 @@ class BucketOutput:
                     self.s3, self.bucket, key, counting(), size_bytes=size_bytes, metadata=metadata,
                     content_type="application/gzip",
                 )  # fmt: skip
-        self._tarball = Product(TARBALL, counted, digest.hexdigest())
+        self._put_papers(archive.id, *papers([Product(TARBALL, counted, digest.hexdigest())]))
         return f"s3://{self.bucket}/{key}"
 
-    def products(self, archive: ModelArchive) -> list[Product]:
-        """See `Output`."""
-        return [self._tarball] if self._tarball is not None else _products(archive)
-
-    def put_papers(self, archive_id: str, sbom: bytes, provenance: bytes) -> None:
-        """See `Output`."""
+    def _put_papers(self, archive_id: str, sbom: bytes, provenance: bytes) -> None:
         with aws_errors(f"s3://{self.bucket}"):
             put_file(self.s3, self.bucket, _paper_key(archive_id, SBOM), described(SBOM, [sbom]), self.say)
             key = _paper_key(archive_id, PROVENANCE)
@@ -152,21 +147,20 @@ class FolderOutput:
     layout: Layout
     say: Callable[[str], None]
     work: Path | None = None
-    _tarball: Product | None = None
 
     def complete(self, recipe: Recipe, archive_id: str) -> str | None:
         """A folder is always looked through anew."""
         del recipe, archive_id
         return None
 
-    def put(self, archive: ModelArchive, recipe: Recipe) -> str:
+    def put(self, archive: ModelArchive, recipe: Recipe, papers: Papers) -> str:
         """See `Output`."""
         del recipe
         self.folder.mkdir(parents=True, exist_ok=True)
         if self.layout == "tar.gz":
             files = [*archive.files, described(MANIFEST, [archive.manifest()])]
             found = self._write(TARBALL, tar_gz(files), sum(file.size_bytes for file in files))
-            self._tarball = Product(TARBALL, *found)
+            self._put_papers(*papers([Product(TARBALL, *found)]))
             return str(self.folder / TARBALL)
         names = {file.name for file in archive.files}
         if others := sorted(p.name for p in self.folder.glob("*.gguf") if p.name not in names):
@@ -177,16 +171,11 @@ class FolderOutput:
         for file in archive.files:
             if not _has(self.folder / file.name, file) and not self._linked(file):
                 self._write(file.name, file.chunks(), file.size_bytes)
+        self._put_papers(*papers(_products(archive)))
         write_manifest(archive, self.folder)
         return str(self.folder)
 
-    def products(self, archive: ModelArchive) -> list[Product]:
-        """See `Output`."""
-        return [self._tarball] if self._tarball is not None else _products(archive)
-
-    def put_papers(self, archive_id: str, sbom: bytes, provenance: bytes) -> None:
-        """See `Output`."""
-        del archive_id
+    def _put_papers(self, sbom: bytes, provenance: bytes) -> None:
         papers = self.folder / "provenance"
         papers.mkdir(exist_ok=True)
         (papers / SBOM).write_bytes(sbom)

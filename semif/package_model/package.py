@@ -10,7 +10,7 @@ from pathlib import Path
 from semif.archive import FileRange, ModelArchive, described
 from semif.errors import NotFoundError, UsageError
 from semif.package_model.acquire import Acquired, Ports, acquire, work_key
-from semif.package_model.documents import Run, provenance, sbom
+from semif.package_model.documents import Product, Run, provenance, sbom
 from semif.package_model.facts import memory_facts, model_facts
 from semif.package_model.gguf_file import GgufFile, read_gguf
 from semif.package_model.hub_facts import Revision, read_revision
@@ -62,15 +62,15 @@ def package(recipe: Recipe, job: Job) -> str:
             acquired = replace(acquired, paths=(made,), owned=True)
         archive = _archive(recipe, acquired, revision)
         _check_prefix(job.prefix, archive.id)
-        address = job.output.put(archive, recipe)
-        products = job.output.products(archive)
-        facts = archive.facts or {}
-        run = Run(job.builder, job.invocation, started, _now())
-        job.output.put_papers(
-            archive.id,
-            sbom(archive.id, products, acquired.sources, facts),
-            provenance(recipe, products, acquired.sources, job.tools or {}, run),
-        )
+
+        def papers(products: list[Product]) -> tuple[bytes, bytes]:
+            run = Run(job.builder, job.invocation, started, _now())
+            return (
+                sbom(archive.id, products, acquired.sources, archive.facts or {}),
+                provenance(recipe, products, acquired.sources, job.tools or {}, run),
+            )
+
+        address = job.output.put(archive, recipe, papers)
         acquired.discard()
     return address
 

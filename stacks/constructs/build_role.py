@@ -52,6 +52,8 @@ class BuildRole(iam.Role):
             ],
             repository_arn,
         )
+        # Where the registry's scans are Inspector's, reading findings asks for these; they know no resources.
+        self._allow("Inspector", ["inspector2:ListCoverage", "inspector2:ListFindings"], "*")
 
     def allow_pull(self, repository: EcrRepository) -> None:
         """Pull a base image, which may belong to another account or region."""

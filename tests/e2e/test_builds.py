@@ -24,10 +24,13 @@ from tools.setup import MODEL_FILE, MODEL_SHA256, ROOT
 NAME = "built"
 PROJECT_PARTS = ("app.py", "cdk.json", "stacks", "container", "lambda", "semif")
 POOL = Pool(("ml.c6i.2xlarge",))
-SECOND = {"second": Pool(("ml.m5.2xlarge",))}
-ENDPOINTS = ("decisions", "second")
+# No layers on the GPU: the stand-in has no CUDA backend, and the server would refuse to start.
+SECOND = {"second": Pool(("ml.g5.xlarge",), {"gpu_layers": 0})}
+FLAVOURS = {"decisions": "cpu", "second": "cuda"}
+ENDPOINTS = tuple(FLAVOURS)
 HUB_FILE = f"{HUB_REPOSITORY}/{MODEL_FILE}"
-BUILT_PROJECTS = [f"semif-{NAME}-archive", f"semif-{NAME}-image-cpu"]
+IMAGE_PROJECTS = [f"semif-{NAME}-image-cpu", f"semif-{NAME}-image-cuda"]
+BUILT_PROJECTS = [f"semif-{NAME}-archive", *IMAGE_PROJECTS]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +46,7 @@ def sources(hub: Hub, stand_in_images: StandIns) -> Sources:
 
 @pytest.fixture(scope="module")
 def built(aws: LocalAws, sources: Sources, tmp_path_factory: pytest.TempPathFactory) -> LocalEnvironment:
-    """Two endpoints of one environment, both on what it builds. Nothing is deployed yet."""
+    """A CPU and a GPU endpoint of one environment, both on what it builds. Nothing is deployed yet."""
     aws.put_faults({})
     environment = LocalEnvironment(aws, NAME, tmp_path_factory.mktemp("built"), sources, others=SECOND)
     environment.bootstrap(POOL)
@@ -67,6 +70,14 @@ def images(aws: LocalAws, environment: LocalEnvironment) -> dict[str, str]:
     repository = environment.outputs("artifacts")["RepositoryUri"].split("/", 1)[1]
     described = aws.client("ecr").describe_images(repositoryName=repository)["imageDetails"]
     return {tag: image["imageDigest"] for image in described for tag in image.get("imageTags", [])}
+
+
+def digests_in_use(environment: LocalEnvironment) -> dict[str, str]:
+    """Digest of the image that each flavour's endpoint runs."""
+    return {
+        flavour: environment.outputs(endpoint)["ImageUri"].partition("@")[2]
+        for endpoint, flavour in FLAVOURS.items()
+    }
 
 
 def answers(aws: LocalAws, endpoint: str) -> dict[str, Any]:
@@ -99,7 +110,9 @@ def test_an_image_with_an_oci_manifest_is_refused_before_any_model_names_it(
     assert not [model for model in models if model["ModelName"].startswith(built.stack("decisions"))]
 
 
-def test_two_stacks_share_one_image_and_one_archive(aws: LocalAws, built: LocalEnvironment) -> None:
+def test_two_stacks_get_one_image_per_flavour_and_share_the_archive(
+    aws: LocalAws, built: LocalEnvironment
+) -> None:
     before = builds(aws)
 
     result = deploy(built)
@@ -110,11 +123,10 @@ def test_two_stacks_share_one_image_and_one_archive(aws: LocalAws, built: LocalE
     assert {build["buildStatus"] for build in made} <= {"SUCCEEDED", "STOPPED"}
     succeeded = [build["projectName"] for build in builds(aws) if build["buildStatus"] == "SUCCEEDED"]
     assert sorted(succeeded) == BUILT_PROJECTS
-    outputs = [built.outputs(endpoint) for endpoint in ENDPOINTS]
-    (tag,) = images(aws, built)
-    assert tag.startswith("cpu-")
-    assert {one["ImageUri"].partition("@")[2] for one in outputs} == {images(aws, built)[tag]}
-    assert {one["ModelSha256"] for one in outputs} == {MODEL_SHA256}
+    tagged = images(aws, built)
+    assert {tag.partition("-")[0]: digest for tag, digest in tagged.items()} == digests_in_use(built)
+    assert len(tagged) == 2
+    assert {built.outputs(endpoint)["ModelSha256"] for endpoint in ENDPOINTS} == {MODEL_SHA256}
     for endpoint in ENDPOINTS:
         assert sum(answers(aws, endpoint)["probabilities"]) == pytest.approx(1, abs=1e-9)
         (attempt,) = walk_attempts(aws.client("sagemaker"), f"semif-{NAME}-{endpoint}")
@@ -125,24 +137,22 @@ def test_bill_of_materials_and_provenance_lie_beside_image_and_archive(
     aws: LocalAws, built: LocalEnvironment
 ) -> None:
     bucket = built.outputs("artifacts")["BucketName"]
-    (tag,) = images(aws, built)
+    tags = images(aws, built)
 
     listed = aws.client("s3").list_objects_v2(Bucket=bucket)["Contents"]
 
     keys = {item["Key"] for item in listed}
-    for folder in (f"provenance/images/{tag}", f"provenance/models/{MODEL_SHA256}"):
+    for folder in (*(f"provenance/images/{tag}" for tag in tags), f"provenance/models/{MODEL_SHA256}"):
         assert {f"{folder}/sbom.cdx.json", f"{folder}/provenance.json"} <= keys
     archive = f"models/{MODEL_SHA256}/"
     assert {key for key in keys if key.startswith("models/")} == {
         f"{archive}{MODEL_FILE}",
         f"{archive}model-manifest.json",
     }
-    statement = json.loads(
-        aws.client("s3")
-        .get_object(Bucket=bucket, Key=f"provenance/images/{tag}/provenance.json")["Body"]
-        .read()
-    )
-    assert images(aws, built)[tag] == f"sha256:{statement['subject'][0]['digest']['sha256']}"
+    for tag, digest in tags.items():
+        key = f"provenance/images/{tag}/provenance.json"
+        statement = json.loads(aws.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read())
+        assert digest == f"sha256:{statement['subject'][0]['digest']['sha256']}"
 
 
 def test_a_deployment_without_a_change_starts_no_build(aws: LocalAws, built: LocalEnvironment) -> None:
@@ -151,11 +161,11 @@ def test_a_deployment_without_a_change_starts_no_build(aws: LocalAws, built: Loc
     result = deploy(built)
 
     assert result.returncode == 0, result.output
-    assert result.output.count("no changes") == 4
+    assert result.output.count("no changes") == 2 + len(ENDPOINTS)
     assert builds(aws) == before
 
 
-def test_a_changed_line_of_the_server_builds_one_image_for_both_stacks(
+def test_a_changed_line_of_the_server_builds_exactly_one_image_per_flavour(
     aws: LocalAws, built: LocalEnvironment, sources: Sources, tmp_path: Path
 ) -> None:
     before, old_images = builds(aws), images(aws, built)
@@ -165,13 +175,13 @@ def test_a_changed_line_of_the_server_builds_one_image_for_both_stacks(
 
     assert result.returncode == 0, result.output
     made = [build for build in builds(aws) if build["id"] not in {one["id"] for one in before}]
-    assert {build["projectName"] for build in made} == {f"semif-{NAME}-image-cpu"}
-    assert sorted(build["buildStatus"] for build in made) in (["SUCCEEDED"], ["STOPPED", "SUCCEEDED"])
+    assert sorted(build["projectName"] for build in made) == IMAGE_PROJECTS
+    assert {build["buildStatus"] for build in made} == {"SUCCEEDED"}
     new_images = images(aws, built)
-    assert len(new_images) == 2
+    assert len(new_images) == 4
     assert old_images.items() <= new_images.items()
-    (new,) = set(new_images.values()) - set(old_images.values())
-    assert {built.outputs(endpoint)["ImageUri"].partition("@")[2] for endpoint in ENDPOINTS} == {new}
+    new = dict(new_images.items() - old_images.items())
+    assert {tag.partition("-")[0]: digest for tag, digest in new.items()} == digests_in_use(built)
     for endpoint in ENDPOINTS:
         assert sum(answers(aws, endpoint)["probabilities"]) == pytest.approx(1, abs=1e-9)
 
@@ -205,6 +215,7 @@ class Trouble:
 TROUBLES = {
     "wrong checksum": Trouble("checksum_mismatch", model={"sha256": "0" * 64}),
     "gated repository": Trouble("gated_repository", hub=Fault(status=401)),
+    "disk full": Trouble("disk_full", hub=Fault(announce_bytes=1 << 50)),
     "truncated download": Trouble("truncated_download", hub=Fault(cut_after_bytes=1_000_000)),
     "time-out": Trouble(
         "TIMED_OUT",

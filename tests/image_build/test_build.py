@@ -189,10 +189,11 @@ def test_an_image_that_is_not_ours_is_not_pushed(
     assert workshop.calls("push") == []
 
 
-def test_a_base_that_does_not_exist_is_said_before_the_build(workshop: Workshop) -> None:
+@pytest.mark.parametrize("variable", ["SEMIF_BASE_IMAGE", "SEMIF_PYTHON_IMAGE"])
+def test_an_image_that_does_not_exist_is_said_before_the_build(workshop: Workshop, variable: str) -> None:
     missing = f"{BASE_HOST}/llama-cpp@sha256:{'0' * 64}"
 
-    error = refused(workshop, SEMIF_BASE_IMAGE=missing)
+    error = refused(workshop, **{variable: missing})
 
     assert error.code == "base_not_pulled"
     assert "manifest unknown" in error.message

@@ -61,7 +61,7 @@ def test_the_last_line_of_a_build_is_the_image_by_digest(workshop: Workshop) -> 
     digest = workshop.tags()[TAG]
     assert out.splitlines()[-1] == f"image: {HOST}/{workshop.repository}@{digest}"
     assert [call.split()[0] for call in workshop.calls()] == [
-        "login", "login", "image", "pull", "image", "build", "image", "run", "push",
+        "login", "login", "image", "pull", "image", "image", "pull", "build", "image", "run", "push",
     ]  # fmt: skip
 
 

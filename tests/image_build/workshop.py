@@ -111,7 +111,7 @@ class Workshop:
         # -I -S: nothing of the virtual environment is read, so a call takes a few hundredths of a second.
         program.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {fake_docker.__file__} "$@"\n')
         program.chmod(0o755)
-        self._write("remote.json", {BASE: {"layers": BASE_LAYERS}})
+        self._write("remote.json", {BASE: {"layers": BASE_LAYERS}, PYTHON: {"layers": BASE_LAYERS}})
         self.ecr.create_repository(
             repositoryName=self.repository,
             imageTagMutability="IMMUTABLE",

@@ -46,7 +46,7 @@ def test_the_image_is_built_as_the_build_program_reads_it(templates: Templates) 
     assert isinstance(wanted.result, Image)
     assert wanted.result.tag == f"cpu-{wanted.content_hash[:16]}"
     assert wanted.result.repository_name == "name"
-    assert wanted.timeout_minutes == 50
+    assert wanted.timeout_minutes == 95
     settings = parse_settings(dict(wanted.environment), now=datetime(2026, 1, 1, tzinfo=UTC))
     assert settings.image_tag == wanted.result.tag
     assert f"sha256:{settings.base_image.sha256}" == properties["BaseImageDigest"]
@@ -198,7 +198,7 @@ def test_shards_are_named_by_the_build_that_cuts_them(synthesize: Any, environme
     assert build["ContentHash"] != "ab" * 32
 
 
-def test_a_quantized_file_has_the_name_that_the_settings_give_it(
+def test_the_server_loads_the_file_that_the_archive_holds(
     synthesize: Any, environment: dict[str, Any]
 ) -> None:
     model = {"source": environment["model"]["source"], "file": "Small-Q8_0.gguf", "quantize": "Q8_0"}
@@ -206,7 +206,7 @@ def test_a_quantized_file_has_the_name_that_the_settings_give_it(
     container = flat(
         the_only(templates[DECISIONS], "AWS::SageMaker::Model")["Properties"]["PrimaryContainer"]
     )
-    assert container["Environment"]["SEMIF_GGUF_PATH"] == "/opt/ml/model/Small-Q8_0.gguf"
+    assert container["Environment"]["SEMIF_GGUF_PATH"] == "/opt/ml/model/<ArchiveBuildF47F5CCB.File>"
     assert build_of(templates[DECISIONS], "archive")["ModelSha256"] == ""
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from build_run.decision import WAIT_LIMIT
 from stacks import build_sources
 from stacks.build_settings import MAX_TIMEOUT_MINUTES, PYTHON_IMAGE, QUEUED_TIMEOUT_MINUTES
 from stacks.constructs.polling_provider import TOTAL_TIMEOUT
@@ -98,7 +99,7 @@ def test_limits_logs_and_sources(templates: Templates, gpu_templates: Templates)
         "image-cuda": "buildspec.yml",
     }
     for name, project in {**projects(templates), **projects(gpu_templates)}.items():
-        assert (project["TimeoutInMinutes"], project["QueuedTimeoutInMinutes"]) == (45, 5)
+        assert (project["TimeoutInMinutes"], project["QueuedTimeoutInMinutes"]) == (45, 50)
         # With a limit of its own a project refuses builds instead of queueing them.
         assert "ConcurrentBuildLimit" not in project
         assert project["EncryptionKey"] == "alias/aws/s3"
@@ -118,8 +119,10 @@ def test_every_buildspec_is_where_its_project_looks() -> None:
     assert (build_sources.PROJECT_ROOT / build_sources.ARCHIVE_BUILDSPEC).is_file()
 
 
-def test_the_resource_can_wait_for_the_longest_build() -> None:
-    assert TOTAL_TIMEOUT.to_minutes() > MAX_TIMEOUT_MINUTES + QUEUED_TIMEOUT_MINUTES
+def test_the_resource_can_wait_for_the_longest_build_and_gives_up_by_itself() -> None:
+    limit_minutes = WAIT_LIMIT.total_seconds() / 60
+    assert MAX_TIMEOUT_MINUTES < limit_minutes < TOTAL_TIMEOUT.to_minutes()
+    assert limit_minutes < MAX_TIMEOUT_MINUTES + QUEUED_TIMEOUT_MINUTES
 
 
 @pytest.mark.parametrize("flavour", ["cpu", "cuda"])
@@ -127,6 +130,7 @@ def test_rights_of_an_images_build(templates: Templates, gpu_templates: Template
     template = (templates if flavour == "cpu" else gpu_templates)[BUILDS]
     assert (rights(template, f"Image{flavour.capitalize()}Role")) == SOURCE_RIGHTS | {
         ("ecr:GetAuthorizationToken",): "*",
+        ("inspector2:ListCoverage", "inspector2:ListFindings"): "*",
         PUSH: REPOSITORY,
         PULL: "arn:aws:ecr:eu-central-1:763104351884:repository/llama-cpp",
         ("s3:GetObject", "s3:PutObject"): f"{BUCKET}/provenance/images/{flavour}-*",
@@ -210,7 +214,7 @@ def test_settings_reach_the_builds_and_their_rights(synthesize: Any, environment
         "https://mirror.example/simple",
     )
     assert {project["TimeoutInMinutes"] for project in projects(templates).values()} == {20}
-    assert {build_of(templates[DECISIONS], kind)["TimeoutMinutes"] for kind in ("image", "archive")} == {"25"}
+    assert {build_of(templates[DECISIONS], kind)["TimeoutMinutes"] for kind in ("image", "archive")} == {"70"}
 
 
 def test_base_images_of_the_default(templates: Templates, gpu_templates: Templates) -> None:

@@ -152,7 +152,12 @@ ERRORS: list[tuple[object, str, str]] = [
         "an image in ECR",
     ),
     (
-        [changed("endpoints/decisions/image/uri", "111122223333.dkr.ecr.us-east-1.amazonaws.com/a:b")],
+        [
+            changed(
+                "endpoints/decisions/image/uri",
+                f"111122223333.dkr.ecr.us-east-1.amazonaws.com/a@sha256:{'1' * 64}",
+            )
+        ],
         f"{DECISIONS}.image.uri",
         "images of its own region only: eu-central-1",
     ),

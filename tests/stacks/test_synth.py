@@ -102,7 +102,7 @@ def content_hash(environment: dict[str, Any], flavour: Flavour, build: object = 
     (settings,) = parse_environments([environment | {"endpoints": endpoints, "build": build}], {})
     image = settings.build.images[flavour]
     source = build_sources.image_source(cdk.Stack(cdk.App()), image)
-    return build_sources.image_content_hash(source, image)
+    return build_sources.image_content_hash(source, image, settings.build.scan_severity)
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,12 @@ def test_the_base_images_are_inputs_of_an_image(environment: dict[str, Any]) -> 
         {"base_image_cpu": f"registry.example/llama-cpp@sha256:{'1' * 64}"},
         {"python_image": f"registry.example/python@sha256:{'1' * 64}"},
         {"bindings_cpu": "requirements-bindings-cuda.txt"},
+        {"scan_severity": "HIGH"},
     ]
     hashes = [content_hash(environment, "cpu", build) for build in builds]
     assert len(set(hashes)) == len(builds)
-    # Where the parts come from, and what is done with findings, makes no other image.
-    same = {"package_index": "https://mirror.example/simple", "scan_severity": "HIGH", "timeout_minutes": 9}
+    # Where the parts come from makes no other image.
+    same = {"package_index": "https://mirror.example/simple", "timeout_minutes": 9}
     assert content_hash(environment, "cpu", same) == hashes[0]
 
 

@@ -106,6 +106,13 @@ def test_what_ended_during_the_request_decides_it(make: Any, status: BuildStatus
     assert answer.advice.endswith(".")
 
 
+def test_a_build_that_never_left_the_queue_is_told_from_one_that_took_too_long() -> None:
+    answer = step(replace(build(1, BuildStatus.TIMED_OUT), phase="QUEUED"), seconds=1000)
+    assert isinstance(answer, Fail)
+    assert answer.code == "build_queue_timed_out"
+    assert "timeout_minutes" not in answer.advice
+
+
 def test_a_success_has_a_minute_to_show_its_content() -> None:
     succeeded = build(1, BuildStatus.SUCCEEDED)
     assert isinstance(step(succeeded, seconds=70 + CONTENT_TIME.seconds - 1), Wait)

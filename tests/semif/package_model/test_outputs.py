@@ -20,7 +20,7 @@ from semif.archive import MANIFEST, FileRange, described
 from semif.errors import UsageError
 from semif.package_model.outputs import FolderOutput
 from semif.package_model.package import package
-from semif.package_model.recipe import Recipe
+from semif.package_model.recipe import Recipe, UriSource
 from semif.package_model.tarball import tar_gz
 from semif_server.archive import open_archive
 from tests.semif.package_model.conftest import BUCKET, FILE, REPOSITORY, JobOf, Sent, keys, read
@@ -104,6 +104,13 @@ def test_a_set_of_shards_is_packaged_as_it_is(
     assert manifest["model"]["vocabulary_tokens"] == 269
     with pytest.raises(UsageError, match="later shard"):
         package(replace(recipe, file=names[1], sha256=None), job())
+
+
+def test_shards_whose_checksums_nobody_knows_are_refused(job: JobOf, recipe: Recipe, hub: Hub) -> None:
+    uri = f"{hub.url}/files/{REPOSITORY}/x-00001-of-00002.gguf"
+    with pytest.raises(UsageError, match=r"no checksum is known of x-00002-of-00002\.gguf"):
+        package(Recipe(UriSource(uri), "x-00001-of-00002.gguf", sha256="1" * 64), job())
+    assert not [request for request in hub.requests if request.path.endswith(".gguf")]
 
 
 @pytest.mark.parametrize("layout", ["prefix", "tar.gz"])

@@ -124,26 +124,42 @@ def test_a_wrong_prefix_is_refused_before_the_download(job: JobOf, recipe: Recip
     assert not [request for request in hub.requests if request.path.endswith(".gguf")]
 
 
-def test_an_interrupted_upload_leaves_no_manifest_and_the_next_run_completes(
+def test_wherever_an_upload_is_cut_off_a_manifest_means_a_whole_archive_with_its_papers(
     job: JobOf, recipe: Recipe, s3: S3Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = replace(recipe, shard_bytes=300_000)
     put_object = s3.put_object
-    calls = []
+    whole = keys_after_a_run(job, recipe, s3)
+    manifest = f"models/{recipe.id}/model-manifest.json"
+    assert manifest in whole
+    for cut in range(len(whole)):
+        empty(s3)
+        calls: list[object] = []
 
-    def failing(**arguments: object) -> object:
-        calls.append(arguments["Key"])
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return put_object(**arguments)  # type: ignore[arg-type]
+        def failing(calls: list[object] = calls, cut: int = cut, **arguments: object) -> object:
+            if len(calls) == cut:
+                raise KeyboardInterrupt
+            calls.append(arguments["Key"])
+            return put_object(**arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(s3, "put_object", failing)
-    with pytest.raises(KeyboardInterrupt):
-        package(recipe, job())
-    assert len(keys(s3)) == 2
-    assert not [key for key in keys(s3) if key.endswith(".json")]
-    monkeypatch.setattr(s3, "put_object", put_object)
+        monkeypatch.setattr(s3, "put_object", failing)
+        with pytest.raises(KeyboardInterrupt):
+            package(recipe, job())
+        monkeypatch.setattr(s3, "put_object", put_object)
+        assert len(keys(s3)) == cut
+        assert manifest not in keys(s3)
     said: list[str] = []
     package(recipe, job(said=said))
-    assert len([line for line in said if line.endswith("already there")]) == 2
-    assert f"models/{recipe.id}/model-manifest.json" in keys(s3)
+    assert keys(s3) == whole
+    # Of the papers the provenance stays without a word, being of the same making.
+    assert len([line for line in said if line.endswith("already there")]) == len(whole) - 2
+
+
+def keys_after_a_run(job: JobOf, recipe: Recipe, s3: S3Client) -> list[str]:
+    package(recipe, job())
+    return keys(s3)
+
+
+def empty(s3: S3Client) -> None:
+    for key in keys(s3):
+        s3.delete_object(Bucket=BUCKET, Key=key)
