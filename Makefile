@@ -6,7 +6,8 @@ SOURCES := app.py stacks lambda container semif localaws tools tests
 COMPILE_IMAGE := uv pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_28 --generate-hashes
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes
 
-.PHONY: setup demo image local test test-unit check format synth diff measure lock
+.PHONY: setup demo image local test test-unit test-faults test-histories check format synth diff measure measure-walk lock
+.PHONY: deploy doctor climb destroy
 
 setup:
 	@$(PYTHON) tools/setup.py
@@ -25,6 +26,12 @@ test: setup
 
 test-unit: setup
 	@$(BIN)/pytest --ignore=tests/e2e --ignore=tests/localaws $(ARGS)
+
+test-faults: setup
+	@$(BIN)/pytest tests/faults $(or $(ARGS),--numprocesses 2)
+
+test-histories: setup
+	@SEMIF_HISTORIES=10000 $(BIN)/pytest tests/lambda/instance_pool/test_histories.py $(ARGS)
 
 check: setup
 	ruff format --check $(SOURCES)
@@ -45,8 +52,17 @@ synth: setup
 diff: setup
 	@$(BIN)/python -m tools.diff $(BASE)
 
+deploy doctor destroy: setup
+	@$(BIN)/semif $@ $(ENV) $(ARGS)
+
+climb: setup
+	@$(BIN)/semif climb $(ENV) $(NAME) $(ARGS)
+
 measure: setup
 	@$(BIN)/python -m tools.measure_package $(ARGS)
+
+measure-walk: setup
+	@$(BIN)/python -m tools.measure_walk $(ARGS)
 
 lock: setup
 	$(COMPILE) --group dev --no-emit-package llama-cpp-python -o requirements.txt
