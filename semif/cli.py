@@ -1,11 +1,8 @@
 """The `semif` command: reads the command line, wires the parts, prints, exits. It decides nothing."""
 
-import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -14,30 +11,25 @@ import typer
 from semif import decide as decisions
 from semif.aws import INVOKE_TIMEOUT_S, open_aws
 from semif.client import Server, Target
+from semif.console import ENV_NAME, Profile, Region, exits, write
 from semif.deployment_api import DeploymentReader
-from semif.dlc_pins import PINS_FILE, comparison, read_pins
+from semif.dlc_cli import dlc
 from semif.endpoint_api import Endpoint, endpoint_name
-from semif.errors import ExitCode, SemifError, UsageError
+from semif.errors import ExitCode, UsageError
 from semif.package_model import command as package_command
 from semif.package_model.convert import Tools
 from semif.progress import Progress
-from semif.registry_api import Registry
 from semif.watch import Ports, follow
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 DEFAULT_ID = "decision"
-ENV_NAME = re.compile(r"[a-z][a-z0-9-]{0,15}")
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_show_locals=False,
     help="Decisions from a SemIf server or a SageMaker endpoint, and the watch on a deployment.",
 )  # fmt: skip
 
-dlc = typer.Typer(no_args_is_help=True, help="AWS's llama.cpp containers, which the images are built on.")
 app.add_typer(dlc, name="dlc")
-
-Region = Annotated[str | None, typer.Option(help="AWS region; else AWS_REGION or the profile's.")]
-Profile = Annotated[str | None, typer.Option(help="AWS profile.")]
 
 
 @app.command()
@@ -76,7 +68,7 @@ def decide(
 
     Exit codes: 0 decided, 2 usage, 3 request refused, 4 try again later, 5 endpoint or AWS failed.
     """
-    with _exits():
+    with exits():
         flags = (state, state_json, question, option, decision_id)
         if file is not None and any(flag is not None for flag in flags):
             raise UsageError("both_sources", "flags and a file were given", next_step="give one of them")
@@ -101,9 +93,9 @@ def decide(
             url=url, endpoint=endpoint, env=env, region=region, profile=profile, timeout_s=timeout
         ).invoke(body)
         if as_json:
-            _write(answer.decode("utf-8", "replace"))
+            write(answer.decode("utf-8", "replace"))
         else:
-            _write(decisions.table(decisions.read_answers(answer), width=shutil.get_terminal_size().columns))
+            write(decisions.table(decisions.read_answers(answer), width=shutil.get_terminal_size().columns))
 
 
 @app.command()
@@ -124,7 +116,7 @@ def watch(
     Only looks: stopping it stops nothing. Exit codes: 0 deployed (or deleted), 1 failed, 2 usage,
     4 stopped by --timeout or throttled, 5 AWS cannot be read, 130 Ctrl-C.
     """
-    with _exits():
+    with exits():
         if not ENV_NAME.fullmatch(env):
             raise UsageError(
                 "bad_env",
@@ -140,11 +132,11 @@ def watch(
             return not renewed.fixed_credentials
 
         progress = Progress(env, aws.region, wait_s=wait, verbose=verbose)
-        ports = Ports(reader.read, renew, _write, time.sleep, time.monotonic)
+        ports = Ports(reader.read, renew, write, time.sleep, time.monotonic)
         try:
             code = follow(progress, ports, interval_s=interval, timeout_s=timeout)
         except KeyboardInterrupt:
-            _write(f"stopped watching; the deployment goes on (semif watch {env} follows it again)")
+            write(f"stopped watching; the deployment goes on (semif watch {env} follows it again)")
             code = ExitCode.INTERRUPTED
     raise typer.Exit(code)
 
@@ -195,7 +187,7 @@ def package_model(
     HF_TOKEN opens gated repositories, HF_ENDPOINT names another hub. Exit codes: 0 done (or already there),
     2 usage, 3 another checksum, 4 try again, 5 the source, the disk or AWS failed.
     """
-    with _exits():
+    with exits():
         flags = (source, revision, file, sha256, quantize, shard_bytes, license_name)
         if recipe is not None and (convert or any(flag is not None for flag in flags)):
             raise UsageError("both_sources", "flags and --recipe were given", next_step="give one of them")
@@ -203,32 +195,11 @@ def package_model(
             source, revision=revision, file=file, sha256=sha256, quantize=quantize, convert=convert,
             shard_bytes=shard_bytes, license_name=license_name,
         )  # fmt: skip
-        _write(package_command.run(
+        write(package_command.run(
             wanted, bucket=bucket, prefix=prefix, layout=layout, output=output, work=work, region=region,
             profile=profile, tools=Tools(tools_python, llama_cpp),
             say=lambda line: typer.echo(line, err=True),
         ))  # fmt: skip
-
-
-@dlc.command("latest")
-def dlc_latest(
-    *,
-    pins: Annotated[Path, typer.Option(help="The file with the pinned digests.")] = PINS_FILE,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for each answer.")] = 20,
-) -> None:
-    """Print what the containers' tags mean in the public registry now, beside what is pinned.
-
-    Only looks: a pin moves by a commit. Exit codes: 0 asked, 2 usage, 4 try again later, 5 registry failed.
-    """
-    with _exits():
-        pinned = read_pins(pins)
-        host, _, repository = pinned.repository.partition("/")
-        registry = Registry(host, timeout_s=timeout)
-        try:
-            latest = [registry.digest(repository, pin.tag) for pin in pinned.pins]
-        finally:
-            registry.close()
-        _write(comparison(pinned, latest, pins))
 
 
 def _target(
@@ -275,24 +246,3 @@ def _read(name: str) -> bytes:
         raise UsageError(
             "not_readable", f"{name}: {error.strerror}", next_step="name a file that can be read"
         ) from error
-
-
-def _write(text: str) -> None:
-    """Print at once, in UTF-8 whatever the locale."""
-    sys.stdout.buffer.write(text.encode("utf-8", "replace") + (b"" if text.endswith("\n") else b"\n"))
-    sys.stdout.buffer.flush()
-
-
-@contextmanager
-def _exits() -> Iterator[None]:
-    """Turn errors into their report on standard error and their exit code."""
-    try:
-        yield
-    except SemifError as error:
-        typer.echo(error.report(), err=True)
-        raise typer.Exit(error.exit_code) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
-    except BrokenPipeError:
-        sys.stderr.close()
-        raise typer.Exit(ExitCode.OK) from None
