@@ -4,6 +4,7 @@ The app is no part of this package, so its text is read, not imported; that also
 """
 
 import ast
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,9 @@ from pathlib import Path
 from semif.errors import UsageError
 
 PINS_FILE = Path("stacks/dlc.py")
+_ASKED = re.compile(
+    r"((?P<repository>[a-z0-9]+(?:[._-]+[a-z0-9]+)*):)?(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127})"
+)
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,23 @@ def read_pins(path: Path) -> Pins:
             next_step="give --pins with the stacks/dlc.py of this project",
         ) from None
     return Pins(repository, pins)
+
+
+def asked_tag(text: str, repository: str) -> tuple[str, str]:
+    """Read [REPOSITORY:]TAG: the repository, a sibling of `repository` or itself, and the tag.
+
+    Raises `UsageError` if it is neither.
+    """
+    match = _ASKED.fullmatch(text)
+    if match is None:
+        raise UsageError(
+            "bad_tag",
+            f"--tag {text!r} is neither TAG nor REPOSITORY:TAG",
+            next_step="give one such as vllm:server-sagemaker-cuda-v1",
+        )
+    if match["repository"] is None:
+        return repository, match["tag"]
+    return f"{repository.rpartition('/')[0]}/{match['repository']}", match["tag"]
 
 
 def comparison(pins: Pins, latest: Sequence[str], path: Path) -> str:

@@ -26,7 +26,10 @@ MANIFEST_DIGEST = f"sha256:{hashlib.sha256(MANIFEST).hexdigest()}"
 
 @dataclass
 class RegistryServer:
-    """`manifests` by tag; `status` replaces the answer, `digest_header` what it says of the manifest."""
+    """`manifests` by tag, `siblings` by path of another repository.
+
+    `status` replaces the answer, `digest_header` what it says of the manifest.
+    """
 
     host: str = ""
     manifests: dict[str, bytes] = field(default_factory=dict)
@@ -36,6 +39,8 @@ class RegistryServer:
     token_body: bytes = b'{"token": "anonymous-1"}'
     token_requests: list[dict[str, list[str]]] = field(default_factory=list)
     accepted: list[str] = field(default_factory=list)
+
+    siblings: dict[str, bytes] = field(default_factory=dict)
 
     def answer(self, path: str, authorization: str, accept: str) -> tuple[int, dict[str, str], bytes]:
         address = urlsplit(path)
@@ -51,6 +56,8 @@ class RegistryServer:
         if self.status is not None:
             return self.status, {}, b"no"
         self.accepted.append(accept)
+        if address.path in self.siblings:
+            return 200, {}, self.siblings[address.path]
         tag = address.path.removeprefix(f"/v2/{REPOSITORY}/manifests/")
         if tag not in self.manifests:
             return 404, {}, b'{"errors": [{"code": "MANIFEST_UNKNOWN"}]}'
@@ -151,6 +158,31 @@ def test_nothing_is_to_change_where_all_is_the_same(registry: RegistryServer, tm
     assert result.exit_code == 0, result.output
     assert "change" not in result.stdout
     assert len(result.stdout.splitlines()) == 6
+
+
+def test_other_tags_and_containers_are_asked_for_by_name(registry: RegistryServer, tmp_path: Path) -> None:
+    vllm = b'{"schemaVersion": 2, "vllm": true}'
+    registry.manifests["server-sagemaker-cpu-v2"] = MANIFEST
+    registry.siblings["/v2/deep-learning-containers/vllm/manifests/server-sagemaker-cuda-v1"] = vllm
+    pins = str(pins_file(tmp_path, registry.host))
+    tags = ("--tag", "vllm:server-sagemaker-cuda-v1", "--tag", "server-sagemaker-cpu-v2")
+
+    result = CliRunner().invoke(app, ["dlc", "latest", "--pins", pins, *tags])
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
+        f"{registry.host}/deep-learning-containers/vllm:server-sagemaker-cuda-v1"
+        f"  sha256:{hashlib.sha256(vllm).hexdigest()}",
+        f"{registry.host}/{REPOSITORY}:server-sagemaker-cpu-v2  {MANIFEST_DIGEST}",
+    ]
+
+
+@pytest.mark.parametrize("tag", ["", "a:b:c", "../secret:v1", "with space"])
+def test_a_tag_that_is_none_is_a_usage_error(registry: RegistryServer, tmp_path: Path, tag: str) -> None:
+    pins = str(pins_file(tmp_path, registry.host))
+    result = CliRunner().invoke(app, ["dlc", "latest", "--pins", pins, "--tag", tag])
+    assert (result.exit_code, result.stderr.split(":")[1].strip()) == (2, "bad_tag")
+    assert registry.token_requests == []
 
 
 def test_without_a_connection_it_says_so(tmp_path: Path) -> None:
