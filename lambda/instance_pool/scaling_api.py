@@ -51,7 +51,7 @@ class ScalingApi:
         try:
             call(self._client, "deregister_scalable_target", **_variant(endpoint_name, variant_name))
         except ApiError as error:
-            if error.code != "ObjectNotFoundException":
+            if error.code != "ObjectNotFoundException" and "no scalable target" not in error.message.lower():
                 raise
 
     def restore(self, endpoint_name: str, variant_name: str, recorded: Scaling, log: Log) -> None:
