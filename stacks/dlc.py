@@ -1,4 +1,4 @@
-"""AWS's llama.cpp containers: which account holds them in a region, and the digests this project is built on.
+"""AWS's containers: which account holds them in a region, and the llama.cpp digests this project is built on.
 
 A tag such as `server-sagemaker-cpu-v1` moves; a digest does not. `semif dlc latest` reads TAGS and DIGESTS
 from this file's text and prints what the tags mean now, so that a pin moves by a commit.
@@ -23,6 +23,13 @@ DIGESTS: Final[Mapping[str, str]] = {
     "cuda": "sha256:9f2eb2d9cbdc3172c2046117c4a43401bc95dbabdc3e2aeaa35daa11565c8b36",
 }
 """CPU: llama.cpp b10433 (2026-08). CUDA: v0.4.1 = b10964 (2026-09)."""
+
+OtherEngine = Literal["vllm", "strands-decider"]
+OTHER_TAGS: Final[Mapping[OtherEngine, str]] = {
+    "vllm": "server-sagemaker-cuda-v1",
+    "strands-decider": "serve-sagemaker-cuda-v1",
+}
+"""Containers of other engines, each in a repository of the engine's name; no digest of them is pinned."""
 
 _MAIN_ACCOUNT: Final = "763104351884"
 _CHINA_ACCOUNT: Final = "727897471807"
@@ -81,6 +88,22 @@ def base_image_uri(region: str, flavour: Flavour, *, region_path: str, override_
     return f"{account}.dkr.ecr.{region}.{url_suffix(region)}/{REPOSITORY}@{DIGESTS[flavour]}"
 
 
+def other_image_hint(region: str, engine: OtherEngine) -> str:
+    """What an `image.uri` of another engine's container looks like in a region, and where its digest is."""
+    account = ACCOUNTS.get(region, "ACCOUNT")
+    return (
+        f"{account}.dkr.ecr.{region}.{url_suffix(region)}/{engine}@sha256:DIGEST;"
+        f" semif dlc latest --tag {engine}:{OTHER_TAGS[engine]} prints the digest"
+    )
+
+
 def url_suffix(region: str) -> str:
     """What host names of a region's partition end in; a literal, for what must be known at synth."""
     return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
+
+
+def partition(region: str) -> str:
+    """The partition of a region, which ARNs there begin with."""
+    if region.startswith("cn-"):
+        return "aws-cn"
+    return "aws-us-gov" if region.startswith("us-gov-") else "aws"

@@ -69,6 +69,14 @@ def read_image(reader: MappingReader, key: str, region: str) -> ImageSettings | 
     return ImageSettings(uri, repository)
 
 
+def ecr_image(uri: str) -> ImageSettings:
+    """An image in ECR whose URI is known to be in order."""
+    repository = _ecr_repository(uri)
+    if repository is None:
+        raise AssertionError(f"bug: {uri} is not in ECR")
+    return ImageSettings(uri, repository)
+
+
 def pinned_image(uri: str) -> PinnedImage:
     """An image whose URI is known to be in order."""
     return PinnedImage(uri, _ecr_repository(uri))
