@@ -21,8 +21,15 @@ class ArtifactsStack(cdk.Stack):
     be another, empty resource. `repository_uri` is the repository's name in image URIs.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, environment_name: str, region: str) -> None:
-        super().__init__(scope, construct_id, stack_name=f"semif-{environment_name}-artifacts")
+    def __init__(
+        self, scope: Construct, construct_id: str, *, environment_name: str, region: str, protect: bool
+    ) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=f"semif-{environment_name}-artifacts",
+            termination_protection=protect,
+        )
         self.bucket = self._model_bucket()
         self.repository = self._image_repository()
         # Exported for ever, whoever uses it: CloudFormation refuses to change an export that is in use.

@@ -43,7 +43,12 @@ class BuildStack(cdk.Stack):
         environment: EnvironmentSettings,
         artifacts: ArtifactsStack,
     ) -> None:
-        super().__init__(scope, construct_id, stack_name=f"semif-{environment.name}-builds")
+        super().__init__(
+            scope,
+            construct_id,
+            stack_name=f"semif-{environment.name}-builds",
+            termination_protection=environment.protect,
+        )
         self._environment = environment
         self._artifacts = artifacts
         self._log_group = logs.LogGroup(
@@ -54,29 +59,32 @@ class BuildStack(cdk.Stack):
             retention=logs.RetentionDays.THREE_MONTHS,
         )
         outputs = {"LogGroup": log_group_name(environment.name)}
-        if isinstance(environment.model, BuiltModel):
-            self._archive_project(environment.model)
+        if environment.built_models:
+            self._archive_project(environment.built_models)
             outputs["ArchiveProject"] = archive_project(environment.name)
         for flavour, image in environment.build.images.items():
             self._image_project(image)
             outputs[f"Image{flavour.capitalize()}Project"] = image_project(environment.name, flavour)
         publish(self, f"/semif/{environment.name}/builds", outputs)
 
-    def _archive_project(self, model: BuiltModel) -> None:
+    def _archive_project(self, models: Sequence[BuiltModel]) -> None:
         role = BuildRole(self, "ArchiveRole", log_group=self._log_group)
         source = archive_source(self)
         role.allow_source(source)
         role.allow_archive(
             self._artifacts.bucket.bucket_name, MODELS_PREFIX, f"{PROVENANCE_PREFIX}{MODELS_PREFIX}"
         )
-        if isinstance(model.source, UriSource) and model.source.uri.startswith("s3://"):
-            role.allow_model_source(S3Place.of(model.source.uri))
+        sources = {model.source.uri for model in models if isinstance(model.source, UriSource)}
+        places = [S3Place.of(uri) for uri in sorted(sources) if uri.startswith("s3://")]
+        if places:
+            role.allow_model_sources(places)
         variables = []
-        if model.token_secret is not None:
-            role.allow_secret(model.token_secret)
+        # The settings allow one secret to all models of an environment.
+        for secret in sorted({model.token_secret for model in models if model.token_secret is not None}):
+            role.allow_secret(secret)
             variables.append(
                 codebuild.CfnProject.EnvironmentVariableProperty(
-                    name="HF_TOKEN", type="SECRETS_MANAGER", value=model.token_secret
+                    name="HF_TOKEN", type="SECRETS_MANAGER", value=secret
                 )
             )
         self._project(
@@ -88,7 +96,9 @@ class BuildStack(cdk.Stack):
             buildspec=ARCHIVE_BUILDSPEC,
             # Quantizing holds a checkpoint's tensors in memory; everything else streams. Not the images'
             # size, because quotas count builds by size.
-            compute_type="BUILD_GENERAL1_LARGE" if model.quantize else "BUILD_GENERAL1_SMALL",
+            compute_type="BUILD_GENERAL1_LARGE"
+            if any(m.quantize for m in models)
+            else "BUILD_GENERAL1_SMALL",
             privileged=False,
             variables=variables,
         )

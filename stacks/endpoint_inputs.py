@@ -1,10 +1,11 @@
 """What an endpoint of this project runs on: given, or brought by a build that the endpoint waits for."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import aws_cdk as cdk
+from aws_cdk import aws_s3_assets as assets
 
 from stacks.artifacts import ArtifactsStack
 from stacks.build_names import archive_project, image_project, log_group_name, projects
@@ -20,8 +21,11 @@ from stacks.build_sources import (
 from stacks.constructs.build_run import ArchiveBuildRun, Build, ImageBuildRun
 from stacks.constructs.build_run_provider import BuildRunProvider
 from stacks.constructs.repository_arn import own_repository_arn, repository_arn
-from stacks.model_settings import MODELS_PREFIX, BuiltModel, S3Place
-from stacks.settings import EnvironmentSettings, SemIfEndpointSettings
+from stacks.container_settings import ContainerSettings
+from stacks.dlc import Flavour
+from stacks.endpoint_settings import EndpointSettings
+from stacks.model_settings import MODELS_PREFIX, BuiltModel, ReadyModel, S3Place
+from stacks.settings import EnvironmentSettings
 
 
 @dataclass(frozen=True)
@@ -44,28 +48,56 @@ class ArchiveInUse:
 
 
 class EndpointInputs:
-    """The image and the archive that `stack` consumes, with the builds behind them as its own resources."""
+    """Images and archives that `stack` consumes, with the builds behind them as its own resources.
+
+    An endpoint and its last resort share what is the same.
+    """
 
     def __init__(
         self,
         stack: cdk.Stack,
         environment: EnvironmentSettings,
-        endpoint: SemIfEndpointSettings,
+        endpoint: EndpointSettings,
         artifacts: ArtifactsStack,
     ) -> None:
         self._stack = stack
         self._environment = environment
-        self._endpoint = endpoint
         self._artifacts = artifacts
-        self._provider = self._build_run_provider()
-        self.image = self._image()
-        self.archive = self._archive()
+        self._provider = self._build_run_provider(endpoint.containers)
+        self._built_images: dict[Flavour, ImageInUse] = {}
+        self._built_archives: dict[str, ArchiveInUse] = {}
+        self._archive_source: assets.Asset | None = None
 
-    def _build_run_provider(self) -> BuildRunProvider | None:
+    def image(self, container: ContainerSettings) -> ImageInUse:
+        """The image that a container runs."""
+        if container.image is not None:
+            repository = repository_arn(self._stack, container.image.repository)
+            return ImageInUse(container.image.uri, repository)
+        flavour = container.built_flavour
+        if flavour is None:
+            raise AssertionError("bug: a container without an image of its own, and none is built")
+        if flavour not in self._built_images:
+            self._built_images[flavour] = self._build_image(flavour)
+        return self._built_images[flavour]
+
+    def archive(self, container: ContainerSettings) -> ArchiveInUse | None:
+        """The archive with a container's model; None where the container fetches it from the Hub."""
+        if container.fetches_model:
+            return None
+        model = container.model
+        if isinstance(model, ReadyModel):
+            return ArchiveInUse(model.s3_uri, model.file, model.sha256, model.place, model.packed)
+        if model.content_hash not in self._built_archives:
+            construct_id = "LastResortArchive" if self._built_archives else "Archive"
+            self._built_archives[model.content_hash] = self._build_archive(construct_id, model)
+        return self._built_archives[model.content_hash]
+
+    def _build_run_provider(self, containers: Sequence[ContainerSettings]) -> BuildRunProvider | None:
         name = self._environment.name
+        flavours = dict.fromkeys(c.built_flavour for c in containers if c.built_flavour is not None)
         consumed = [
-            *([image_project(name, self._endpoint.flavour)] if self._endpoint.flavour else []),
-            *([archive_project(name)] if isinstance(self._environment.model, BuiltModel) else []),
+            *(image_project(name, flavour) for flavour in flavours),
+            *([archive_project(name)] if any(c.built_model for c in containers) else []),
         ]
         if not consumed:
             return None
@@ -77,12 +109,9 @@ class EndpointInputs:
             log_group_name=log_group_name(name),
         )
 
-    def _image(self) -> ImageInUse:
-        given, flavour = self._endpoint.image, self._endpoint.flavour
-        if given is not None:
-            return ImageInUse(given.uri, repository_arn(self._stack, given.repository))
-        if flavour is None or self._provider is None:
-            raise AssertionError("bug: an endpoint without an image of its own, and none is built")
+    def _build_image(self, flavour: Flavour) -> ImageInUse:
+        if self._provider is None:
+            raise AssertionError("bug: an image that is built, and nothing that starts the build")
         build = self._environment.build.images[flavour]
         repository = self._artifacts.repository
         arn = own_repository_arn(self._stack, repository.repository_name)
@@ -108,21 +137,19 @@ class EndpointInputs:
         )
         return ImageInUse(run.image_uri, arn)
 
-    def _archive(self) -> ArchiveInUse:
-        model = self._environment.model
-        if not isinstance(model, BuiltModel):
-            return ArchiveInUse(model.s3_uri, model.file, model.sha256, model.place, model.packed)
+    def _build_archive(self, construct_id: str, model: BuiltModel) -> ArchiveInUse:
         if self._provider is None:
             raise AssertionError("bug: a model that is built, and nothing that starts the build")
+        self._archive_source = self._archive_source or archive_source(self._stack)
         bucket_name = self._artifacts.bucket.bucket_name
         run = ArchiveBuildRun(
             self._stack,
-            "Archive",
+            construct_id,
             provider=self._provider,
             build=Build(
                 project_name=archive_project(self._environment.name),
                 content_hash=model.content_hash,
-                source_location=location(archive_source(self._stack)),
+                source_location=location(self._archive_source),
                 environment=archive_variables(self._environment.build, model, bucket_name),
                 timeout_minutes=self._environment.build.timeout_minutes + QUEUED_TIMEOUT_MINUTES,
             ),

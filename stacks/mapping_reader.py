@@ -1,11 +1,15 @@
-"""Reads JSON-like values with their path, so that every error says where it is."""
+"""Reads JSON-like values with their path, so that every error says where it is.
+
+A key that begins with `//` is a line commented out: it is as if it were not there.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 Choice = TypeVar("Choice", bound=str)
+COMMENT: Final = "//"
 
 
 class SettingsError(ValueError):
@@ -28,10 +32,11 @@ class MappingReader:
         """Read an object that may have the keys `known` and no others, or any keys if that is None."""
         if not isinstance(value, Mapping):
             raise SettingsError(path, f"must be an object, not {_shown(value)}")
-        for key in value:
+        kept = {key: item for key, item in value.items() if not str(key).startswith(COMMENT)}
+        for key in kept:
             if known is not None and key not in known:
                 raise SettingsError(f"{path}.{key}", f"is no setting; known here: {', '.join(known)}")
-        return cls(value, path)
+        return cls(kept, path)
 
     def has(self, key: str) -> bool:
         """Whether the key is there with a value other than null."""
@@ -65,6 +70,15 @@ class MappingReader:
     def optional_whole(self, key: str, low: int, high: int) -> int | None:
         """Read a whole number, or None where the key is absent or null."""
         return self.whole(key, low, low, high) if self.has(key) else None
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """Read true or false."""
+        value = self.value.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise SettingsError(self.at(key), f"must be true or false, not {_shown(value)}")
+        return value
 
     def choice(self, key: str, allowed: Sequence[Choice]) -> Choice | None:
         """Read one of some words, or None where the key is absent or null."""

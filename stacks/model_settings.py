@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -11,12 +12,26 @@ MODELS_PREFIX: Final = "models/"
 Quantization = Literal["Q4_K_M", "Q5_K_M", "Q8_0"]
 QUANTIZATIONS: Final[tuple[Quantization, ...]] = ("Q4_K_M", "Q5_K_M", "Q8_0")
 PACKED_NAME: Final = "model.tar.gz"
+MAX_BYTES: Final = 5_000_000_000_000
 
-_BUILT_KEYS: Final = ("source", "file", "sha256", "quantize", "shard_bytes", "license", "token_secret")
-_READY_KEYS: Final = ("s3_uri", "file", "sha256")
+_BUILT_KEYS: Final = (
+    "source",
+    "file",
+    "sha256",
+    "quantize",
+    "shard_bytes",
+    "license",
+    "token_secret",
+    "bytes",
+)
+_READY_KEYS: Final = ("s3_uri", "file", "sha256", "bytes")
 _FILE: Final = (r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\.gguf", "a file name that ends in .gguf")
 _SHA256: Final = (r"[0-9a-f]{64}", "64 lower-case hexadecimal digits")
 _BUCKET: Final = r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
+_REGION_IN_BUCKET: Final = re.compile(
+    r"(sagemaker|jumpstart-cache-prod|jumpstart-private-cache-prod)-(?P<region>[a-z]{2}(-[a-z]+)+-[0-9])(-[0-9]{12})?"
+    r"|cdk-[a-z0-9]+-assets-[0-9]{12}-(?P<last>[a-z]{2}(-[a-z]+)+-[0-9])"
+)
 _KEY: Final = r"[A-Za-z0-9!_.'()/=+@-]+"
 _READY_URI: Final = (
     rf"s3://{_BUCKET}/({_KEY}/|({_KEY}/)?model\.tar\.gz)",
@@ -59,7 +74,7 @@ class S3Place:
 
 @dataclass(frozen=True)
 class BuiltModel:
-    """A model whose archive a build makes.
+    """A model whose archive a build makes; `size_bytes` is the resulting GGUF's, if the settings say it.
 
     `sha256` is the source file's, known unless `quantize` makes the file; `file` names the result, before it
     is cut into shards of at most `shard_bytes`.
@@ -72,6 +87,7 @@ class BuiltModel:
     shard_bytes: int | None
     license: str | None
     token_secret: str | None
+    size_bytes: int | None
 
     @property
     def recipe(self) -> str:
@@ -116,11 +132,12 @@ class BuiltModel:
 
 @dataclass(frozen=True)
 class ReadyModel:
-    """An archive that somebody else brings; `file` is the (first) GGUF in it."""
+    """An archive that somebody else brings; `file` is the (first) GGUF in it, `size_bytes` all of them."""
 
     s3_uri: str
     file: str
     sha256: str
+    size_bytes: int | None
 
     @property
     def place(self) -> S3Place:
@@ -136,15 +153,24 @@ class ReadyModel:
 ModelSettings = BuiltModel | ReadyModel
 
 
-def read_model(parent: MappingReader) -> ModelSettings:
-    """Read `model`. Raises SettingsError with the key's path."""
+def read_model(parent: MappingReader, region: str) -> ModelSettings:
+    """Read `model` of an endpoint in `region`. Raises SettingsError with the key's path."""
     model = parent.mapping("model", tuple(dict.fromkeys(_READY_KEYS + _BUILT_KEYS)))
     if model.has("s3_uri"):
         model = parent.mapping("model", _READY_KEYS)
+        uri = model.text("s3_uri", *_READY_URI)
+        other_region = bucket_region(S3Place.of(uri).bucket)
+        if other_region not in {None, region}:
+            raise SettingsError(
+                model.at("s3_uri"),
+                f"is a bucket of {other_region} by its name; SageMaker takes model data of its own region"
+                f" only: {region}",
+            )
         return ReadyModel(
-            s3_uri=model.text("s3_uri", *_READY_URI),
+            s3_uri=uri,
             file=model.text("file", *_FILE),
             sha256=model.text("sha256", *_SHA256),
+            size_bytes=model.optional_whole("bytes", 1, MAX_BYTES),
         )
     if not model.has("source"):
         raise SettingsError(
@@ -171,7 +197,7 @@ def read_model(parent: MappingReader) -> ModelSettings:
         file=model.text("file", *_FILE),
         sha256=sha256,
         quantize=quantize,
-        shard_bytes=model.optional_whole("shard_bytes", 65_536, 5_000_000_000_000),
+        shard_bytes=model.optional_whole("shard_bytes", 65_536, MAX_BYTES),
         license=model.optional_text(
             "license", r"[A-Za-z0-9][A-Za-z0-9.+ -]{0,63}", "a licence such as apache-2.0"
         ),
@@ -180,7 +206,14 @@ def read_model(parent: MappingReader) -> ModelSettings:
             r"arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[\w/+=.@-]{1,512}|[\w/+=.@-]{1,512}",
             "a secret's name or ARN in Secrets Manager",
         ),
+        size_bytes=model.optional_whole("bytes", 1, MAX_BYTES),
     )
+
+
+def bucket_region(bucket: str) -> str | None:
+    """The region of a bucket that AWS's own tools name after it, or None where a name says nothing."""
+    named = _REGION_IN_BUCKET.fullmatch(bucket)
+    return (named["region"] or named["last"]) if named else None
 
 
 def _source(model: MappingReader) -> HubSource | UriSource:

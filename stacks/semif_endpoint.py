@@ -1,87 +1,40 @@
-"""DecisionsStack: the SemIf endpoint, its model and its role."""
+"""DecisionsStack: the SemIf endpoint."""
 
-from typing import Final
+from collections.abc import Mapping
 
-import aws_cdk as cdk
-from constructs import Construct
-
-from stacks.artifacts import ArtifactsStack, publish
-from stacks.constructs.execution_role import ExecutionRole
-from stacks.constructs.pooled_endpoint import Container, Fleet, PooledEndpoint
-from stacks.endpoint_inputs import EndpointInputs
+from stacks.container_settings import ContainerSettings
+from stacks.endpoint_stack import MODEL_DIR, EndpointStack
 from stacks.example_decision import example_command
-from stacks.settings import EnvironmentSettings, SemIfEndpointSettings
-
-MODEL_DIR: Final = "/opt/ml/model"
+from stacks.semif_settings import SemIfEngine
 
 
-class DecisionsStack(cdk.Stack):
+class DecisionsStack(EndpointStack):
     """A decision endpoint on a model and an image, given or built."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        construct_id: str,
-        *,
-        environment: EnvironmentSettings,
-        settings: SemIfEndpointSettings,
-        artifacts: ArtifactsStack,
-    ) -> None:
-        super().__init__(scope, construct_id, stack_name=f"semif-{environment.name}-{settings.key}")
-        inputs = EndpointInputs(self, environment, settings, artifacts)
-        image, archive = inputs.image, inputs.archive
-        role = ExecutionRole(
-            self, "ExecutionRole", archive=archive.place, repository_arn=image.repository_arn
-        )
-        self.endpoint = PooledEndpoint(
-            self,
-            "Decisions",
-            endpoint_name=settings.name,
-            container=Container(
-                image_uri=image.uri,
-                model_uri=archive.uri,
-                packed_model=archive.packed,
-                environment=server_environment(settings, archive.file),
-            ),
-            fleet=Fleet(
-                instance_types=settings.pool,
-                instance_count=settings.instance_count,
-                inference_ami_version=settings.inference_ami_version,
-                download_timeout_s=settings.download_timeout_s,
-                startup_timeout_s=settings.startup_timeout_s,
-            ),
-            execution_role=role,
-            tags=environment.tags,
-        )
-        publish(
-            self,
-            f"/semif/{environment.name}/{settings.key}",
-            {
-                "EndpointName": settings.name,
-                "EndpointArn": self.endpoint.arn,
-                "Region": environment.region,
-                "ImageUri": image.uri,
-                "ModelUri": archive.uri,
-                "ModelSha256": archive.sha256,
-                "InstanceType": self.endpoint.instance_type,
-                "Attempts": self.endpoint.attempts,
-                "LogGroup": f"/aws/sagemaker/Endpoints/{settings.name}",
-                "ExampleCommand": example_command(settings.name, environment.region),
-            },
-        )
+    ENDPOINT_ID = "Decisions"
+
+    def variables(self, container: ContainerSettings, gguf_path: str | None) -> Mapping[str, str]:
+        """Environment of the server's container."""
+        if not isinstance(container.engine, SemIfEngine) or gguf_path is None:
+            raise TypeError(f"bug: {container.engine.name} is no engine of a DecisionsStack")
+        return server_environment(container.engine, gguf_path)
+
+    def example_command(self, endpoint_name: str, region: str) -> str:
+        """Send the README's decision."""
+        return example_command(endpoint_name, region)
 
 
-def server_environment(settings: SemIfEndpointSettings, gguf_file: str) -> dict[str, str]:
+def server_environment(engine: SemIfEngine, gguf_path: str) -> dict[str, str]:
     """Environment of the server's container; the address to listen on is the image's own affair."""
     values: dict[str, object] = {
-        "SEMIF_GGUF_PATH": f"{MODEL_DIR}/{gguf_file}",
+        "SEMIF_GGUF_PATH": gguf_path,
         "SEMIF_MODEL_DIR": MODEL_DIR,
-        "SEMIF_N_GPU_LAYERS": settings.gpu_layers,
-        "SEMIF_MAX_TOKENS": settings.max_tokens,
-        "SEMIF_MAX_REQUEST_TOKENS": settings.max_request_tokens,
-        "SEMIF_MAX_SHARED_DECISIONS": settings.max_shared_decisions,
-        "SEMIF_MAX_BODY_BYTES": settings.max_body_bytes,
+        "SEMIF_N_GPU_LAYERS": engine.gpu_layers,
+        "SEMIF_MAX_TOKENS": engine.max_tokens,
+        "SEMIF_MAX_REQUEST_TOKENS": engine.max_request_tokens,
+        "SEMIF_MAX_SHARED_DECISIONS": engine.max_shared_decisions,
+        "SEMIF_MAX_BODY_BYTES": engine.max_body_bytes,
     }
-    if settings.threads is not None:
-        values["SEMIF_THREADS"] = settings.threads
+    if engine.threads is not None:
+        values["SEMIF_THREADS"] = engine.threads
     return {name: str(value) for name, value in values.items()}

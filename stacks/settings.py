@@ -9,85 +9,48 @@ from typing import Final
 from constructs import Node
 
 from stacks.build_settings import BuildSettings, read_build
-from stacks.dlc import Flavour
-from stacks.images import ImageSettings, read_image
-from stacks.instance_types import flavour_of
+from stacks.endpoint_settings import EndpointSettings, read_endpoint
 from stacks.mapping_reader import MappingReader, SettingsError, matching
-from stacks.model_settings import ModelSettings, read_model
+from stacks.model_settings import BuiltModel, ModelSettings, read_model
 
 CONTEXT_KEY: Final = "environments"
 REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 """Not CDK_DEFAULT_REGION: the CDK CLI sets it to us-east-1 where no region is configured at all."""
-MAX_ENDPOINT_NAME_LENGTH: Final = 63
-CUDA_13_AMI: Final = "al2023-ami-sagemaker-inference-gpu-4-1"
-"""The host AMI whose driver runs the CUDA image; the default AMIs have older drivers."""
+UNPROTECTED: Final = "dev"
+"""The one environment that is not protected unless it says so."""
 
-_ENVIRONMENT_KEYS: Final = ("name", "account", "region", "tags", "model", "build", "endpoints")
+_ENVIRONMENT_KEYS: Final = ("name", "account", "region", "tags", "protect", "model", "build", "endpoints")
 _ENDPOINT_KEY: Final = (
     r"[a-z][a-z0-9-]{0,15}",
     "named in a lower-case letter, then up to 15 of a-z, 0-9 and -",
 )
-RESERVED_KEYS: Final = ("artifacts", "builds", "observability", "standard")
+RESERVED_KEYS: Final = ("artifacts", "builds", "observability")
 """Names of other stacks of an environment."""
-_ENDPOINT_KEYS: Final = (
-    "name",
-    "image",
-    "pool",
-    "instance_count",
-    "gpu_layers",
-    "inference_ami_version",
-    "download_timeout_s",
-    "startup_timeout_s",
-    "max_tokens",
-    "max_request_tokens",
-    "max_shared_decisions",
-    "max_body_bytes",
-    "threads",
-)
 _REGION: Final = (r"[a-z]{2}(-[a-z]+)+-[0-9]", "a region such as eu-central-1")
-# SageMaker allows capitals here, but its ARNs are in lower case and IAM compares ARNs by case.
-_ENDPOINT_NAME: Final = (
-    rf"[a-z0-9](-*[a-z0-9]){{0,{MAX_ENDPOINT_NAME_LENGTH - 1}}}",
-    f"1 to {MAX_ENDPOINT_NAME_LENGTH} lower-case letters, digits and inner hyphens",
-)
 _TAG_TEXT: Final = r"[\w .:/=+\-@]"
 
 
 @dataclass(frozen=True)
-class SemIfEndpointSettings:
-    """A decision endpoint. `key` names its stack.
-
-    `image` is somebody else's; where it is None, `flavour` says which image of this project it runs.
-    """
-
-    key: str
-    name: str
-    image: ImageSettings | None
-    flavour: Flavour | None
-    pool: tuple[str, ...]
-    instance_count: int
-    gpu_layers: int
-    inference_ami_version: str | None
-    download_timeout_s: int
-    startup_timeout_s: int
-    max_tokens: int
-    max_request_tokens: int
-    max_shared_decisions: int
-    max_body_bytes: int
-    threads: int | None
-
-
-@dataclass(frozen=True)
 class EnvironmentSettings:
-    """One environment. `account` None means that of the credentials that deploy."""
+    """One environment. `account` None means that of the credentials that deploy.
+
+    `protect`: CloudFormation refuses to delete its stacks.
+    """
 
     name: str
     account: str | None
     region: str
     tags: Mapping[str, str]
+    protect: bool
     model: ModelSettings
     build: BuildSettings
-    endpoints: tuple[SemIfEndpointSettings, ...]
+    endpoints: tuple[EndpointSettings, ...]
+
+    @property
+    def built_models(self) -> tuple[BuiltModel, ...]:
+        """Models of all endpoints and last resorts whose archives builds make, each once."""
+        containers = [container for endpoint in self.endpoints for container in endpoint.containers]
+        return tuple(dict.fromkeys(c.built_model for c in containers if c.built_model is not None))
 
 
 def load_environments(node: Node) -> tuple[EnvironmentSettings, ...]:
@@ -119,14 +82,16 @@ def _environment(reader: MappingReader, variables: Mapping[str, str]) -> Environ
         "name", r"[a-z][a-z0-9-]{0,15}", "a lower-case letter, then up to 15 of a-z, 0-9 and -"
     )
     region = _region(reader, variables)
-    endpoints = _endpoints(reader, name, region)
-    flavours = {endpoint.flavour for endpoint in endpoints if endpoint.flavour is not None}
+    model = read_model(reader, region)
+    endpoints = _endpoints(reader, name, region, model)
+    flavours = {c.built_flavour for e in endpoints for c in e.containers if c.built_flavour is not None}
     return EnvironmentSettings(
         name=name,
         account=reader.optional_text("account", r"[0-9]{12}", "an account id of 12 digits"),
         region=region,
         tags=_tags(reader),
-        model=read_model(reader),
+        protect=reader.flag("protect", default=name != UNPROTECTED),
+        model=model,
         build=read_build(reader, region=region, flavours=flavours),
         endpoints=endpoints,
     )
@@ -165,8 +130,8 @@ def _tags(reader: MappingReader) -> Mapping[str, str]:
 
 
 def _endpoints(
-    environment: MappingReader, environment_name: str, region: str
-) -> tuple[SemIfEndpointSettings, ...]:
+    environment: MappingReader, environment_name: str, region: str, model: ModelSettings
+) -> tuple[EndpointSettings, ...]:
     reader = environment.mapping("endpoints", None)
     if not reader.value:
         raise SettingsError(reader.path, "must have at least one endpoint, such as decisions")
@@ -175,54 +140,26 @@ def _endpoints(
         if key in RESERVED_KEYS:
             raise SettingsError(reader.at(key), "is the name of another stack; choose another one")
     endpoints = tuple(
-        _semif_endpoint(
-            reader.mapping(key, _ENDPOINT_KEYS),
-            key,
-            default_name=f"semif-{environment_name}-{key}",
-            region=region,
-        )
+        read_endpoint(reader, key, environment_name=environment_name, region=region, model=model)
         for key in reader.value
     )
     for i, endpoint in enumerate(endpoints):
         if endpoint.name in {earlier.name for earlier in endpoints[:i]}:
-            raise SettingsError(
-                f"{reader.at(endpoint.key)}.name", f"{endpoint.name} is another endpoint's name"
-            )
+            raise SettingsError(f"{endpoint.path}.name", f"{endpoint.name} is another endpoint's name")
+    _check_one_secret(endpoints)
     return endpoints
 
 
-def _semif_endpoint(
-    reader: MappingReader, key: str, *, default_name: str, region: str
-) -> SemIfEndpointSettings:
-    image = read_image(reader, "image", region)
-    pool = reader.texts("pool", r"ml\.[a-z0-9-]+\.[a-z0-9]+", "an instance type such as ml.c6i.2xlarge")
-    flavour = None if image else flavour_of(pool, reader.at("pool"))
-    max_tokens = reader.whole("max_tokens", 4096, 64, 1_048_576)
-    max_request_tokens = reader.whole("max_request_tokens", 8192, 64, 16_777_216)
-    if max_request_tokens < max_tokens:
+def _check_one_secret(endpoints: Sequence[EndpointSettings]) -> None:
+    """One project makes all archives of an environment, with one token for the Hub."""
+    secrets = {
+        container.built_model.token_secret: endpoint.path
+        for endpoint in endpoints
+        for container in endpoint.containers
+        if container.built_model is not None and container.built_model.token_secret is not None
+    }
+    if len(secrets) > 1:
         raise SettingsError(
-            reader.at("max_request_tokens"),
-            f"must be at least max_tokens ({max_tokens}), not {max_request_tokens}",
+            list(secrets.values())[-1],
+            f"all models of an environment share one token_secret, not {len(secrets)}",
         )
-    return SemIfEndpointSettings(
-        key=key,
-        name=reader.optional_text("name", *_ENDPOINT_NAME) or default_name,
-        image=image,
-        flavour=flavour,
-        pool=pool,
-        instance_count=reader.whole("instance_count", 1, 1, 100),
-        gpu_layers=reader.whole("gpu_layers", -1 if flavour == "cuda" else 0, -1, 10_000),
-        inference_ami_version=reader.optional_text(
-            "inference_ami_version",
-            r"[a-z0-9][a-z0-9-]{0,127}",
-            f"an AMI version such as {CUDA_13_AMI}",
-        )
-        or (CUDA_13_AMI if flavour == "cuda" else None),
-        download_timeout_s=reader.whole("download_timeout_s", 900, 60, 3600),
-        startup_timeout_s=reader.whole("startup_timeout_s", 600, 60, 3600),
-        max_tokens=max_tokens,
-        max_request_tokens=max_request_tokens,
-        max_shared_decisions=reader.whole("max_shared_decisions", 64, 1, 4096),
-        max_body_bytes=reader.whole("max_body_bytes", 262_144, 1024, 26_214_400),
-        threads=reader.optional_whole("threads", 1, 512),
-    )

@@ -5,7 +5,7 @@ from constructs import Construct
 
 from stacks.artifacts import ArtifactsStack
 from stacks.build import BuildStack
-from stacks.model_settings import BuiltModel
+from stacks.endpoint_stack import EndpointStack
 from stacks.semif_endpoint import DecisionsStack
 from stacks.settings import EnvironmentSettings
 
@@ -22,18 +22,18 @@ class EnvironmentStage(cdk.Stage):
             "artifacts",
             environment_name=settings.name,
             region=settings.region,
+            protect=settings.protect,
         )
-        self.endpoints = {
+        self.endpoints: dict[str, EndpointStack] = {
             endpoint.key: DecisionsStack(
                 self, endpoint.key, environment=settings, settings=endpoint, artifacts=self.artifacts
             )
             for endpoint in settings.endpoints
         }
-        builds_model = isinstance(settings.model, BuiltModel)
-        if builds_model or settings.build.images:
+        if settings.built_models or settings.build.images:
             builds = BuildStack(self, "builds", environment=settings, artifacts=self.artifacts)
             for endpoint in settings.endpoints:
-                if builds_model or endpoint.flavour is not None:
+                if any(c.built_model or c.built_flavour for c in endpoint.containers):
                     # No reference says so: the projects are known by their names.
                     self.endpoints[endpoint.key].add_stack_dependency(builds)
         for key, value in settings.tags.items():

@@ -1,5 +1,7 @@
 """The role of one CodeBuild project: its log, its source, and what its kind of build needs."""
 
+from collections.abc import Sequence
+
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
@@ -76,9 +78,10 @@ class BuildRole(iam.Role):
         # who may list the bucket, and a request for one key has no prefix that a condition could match.
         self._allow("Listing", ["s3:ListBucket"], bucket)
 
-    def allow_model_source(self, source: S3Place) -> None:
-        """Read the model's source from a bucket."""
-        self._allow("ModelSource", ["s3:GetObject"], f"{_bucket_arn(source.bucket)}/{source.key}")
+    def allow_model_sources(self, sources: Sequence[S3Place]) -> None:
+        """Read the models' sources from their buckets."""
+        keys = [f"{_bucket_arn(source.bucket)}/{source.key}" for source in sources]
+        self._allow("ModelSource", ["s3:GetObject"], keys)
 
     def allow_secret(self, secret: str) -> None:
         """Read one secret, given by its name or its ARN."""

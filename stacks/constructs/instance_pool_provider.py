@@ -8,7 +8,7 @@ from constructs import Construct
 
 from stacks.constructs.polling_provider import PollingProvider
 
-CONFIGURATION_PREFIX_LENGTH: Final = 48
+CONFIGURATION_PREFIX_LENGTH: Final = 40
 """Characters of the endpoint's name that the names of its configurations begin with."""
 OWNERSHIP_TAG: Final = "semif:stack-id"
 """Tag with the stack's id on all that the walk makes."""
@@ -17,13 +17,23 @@ OWNERSHIP_TAG: Final = "semif:stack-id"
 class InstancePoolProvider(PollingProvider):
     """Walks the pool of one endpoint. `service_token` is what the custom resource names."""
 
-    def __init__(self, scope: Construct, construct_id: str, *, endpoint_name: str) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, endpoint_name: str, volume_key: str | None
+    ) -> None:
         super().__init__(scope, construct_id, package="instance_pool")
-        for statement in _walk_statements(cdk.Stack.of(self), endpoint_name):
+        stack = cdk.Stack.of(self)
+        statements = [
+            *_fleet_statements(stack, endpoint_name),
+            *_environment_statements(stack, endpoint_name),
+            *(_key_statements(volume_key) if volume_key is not None else []),
+        ]
+        for statement in statements:
             self.is_complete.add_to_role_policy(statement)
 
 
-def _walk_statements(stack: cdk.Stack, endpoint_name: str) -> list[iam.PolicyStatement]:
+def _fleet_statements(stack: cdk.Stack, endpoint_name: str) -> list[iam.PolicyStatement]:
+    """The endpoint and its configurations."""
+
     def arn(resource: str, name: str) -> str:
         return stack.format_arn(service="sagemaker", resource=resource, resource_name=name)
 
@@ -31,36 +41,92 @@ def _walk_statements(stack: cdk.Stack, endpoint_name: str) -> list[iam.PolicySta
     configurations = arn("endpoint-config", f"{endpoint_name[:CONFIGURATION_PREFIX_LENGTH]}-*")
     every_name = [arn("endpoint", "*"), arn("endpoint-config", "*")]
     return [
-        iam.PolicyStatement(
-            sid="EndpointWithConfiguration",
-            actions=["sagemaker:CreateEndpoint", "sagemaker:UpdateEndpoint"],
-            resources=[endpoint, configurations],
+        _allow(
+            "EndpointWithConfiguration",
+            ["sagemaker:CreateEndpoint", "sagemaker:UpdateEndpoint"],
+            [endpoint, configurations],
         ),
-        iam.PolicyStatement(
-            sid="Configurations", actions=["sagemaker:CreateEndpointConfig"], resources=[configurations]
+        _allow("Configurations", ["sagemaker:CreateEndpointConfig"], [configurations]),
+        _allow("Tags", ["sagemaker:AddTags", "sagemaker:DeleteTags"], [endpoint, configurations]),
+        _allow(
+            "Deletion",
+            ["sagemaker:DeleteEndpoint", "sagemaker:DeleteEndpointConfig"],
+            [endpoint, configurations],
         ),
-        iam.PolicyStatement(sid="Tags", actions=["sagemaker:AddTags"], resources=[endpoint, configurations]),
-        iam.PolicyStatement(
-            sid="Deletion",
-            actions=["sagemaker:DeleteEndpoint", "sagemaker:DeleteEndpointConfig"],
-            resources=[endpoint, configurations],
+        # A renamed endpoint is deleted under its old name, after this policy has gone to the new one; what a
+        # type's quota has left depends on every endpoint of the account.
+        _allow(
+            "Reading",
+            ["sagemaker:DescribeEndpoint", "sagemaker:DescribeEndpointConfig", "sagemaker:ListTags"],
+            every_name,
         ),
-        # A renamed endpoint is deleted under its old name, after this policy has gone to the new one.
-        iam.PolicyStatement(
-            sid="Reading",
-            actions=[
-                "sagemaker:DescribeEndpoint",
-                "sagemaker:DescribeEndpointConfig",
-                "sagemaker:ListTags",
-            ],
-            resources=every_name,
+        _allow(
+            "DeletionOfRenamed",
+            ["sagemaker:DeleteEndpoint", "sagemaker:DeleteEndpointConfig"],
+            every_name,
+            {"StringEquals": {f"aws:ResourceTag/{OWNERSHIP_TAG}": cdk.Aws.STACK_ID}},
         ),
-        iam.PolicyStatement(
-            sid="DeletionOfRenamed",
-            actions=["sagemaker:DeleteEndpoint", "sagemaker:DeleteEndpointConfig"],
-            resources=every_name,
-            conditions={"StringEquals": {f"aws:ResourceTag/{OWNERSHIP_TAG}": cdk.Aws.STACK_ID}},
-        ),
-        # This action knows no resources.
-        iam.PolicyStatement(sid="Listing", actions=["sagemaker:ListEndpointConfigs"], resources=["*"]),
+        # These two know no resources.
+        _allow("Listing", ["sagemaker:ListEndpointConfigs", "sagemaker:ListEndpoints"], ["*"]),
     ]
+
+
+def _environment_statements(stack: cdk.Stack, endpoint_name: str) -> list[iam.PolicyStatement]:
+    """What else decides whether a fleet may be changed: quotas, scaling, alarms, the stack itself."""
+    # Application Auto Scaling makes and deletes these on behalf of whoever puts a policy.
+    scaling_alarms = stack.format_arn(
+        service="cloudwatch",
+        resource="alarm",
+        resource_name=f"TargetTracking-endpoint/{endpoint_name}/variant/*",
+        arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
+    )
+    endpoint = stack.format_arn(service="sagemaker", resource="endpoint", resource_name=endpoint_name)
+    return [
+        # Reading knows no resources here.
+        _allow(
+            "Circumstances",
+            [
+                "application-autoscaling:DescribeScalableTargets",
+                "application-autoscaling:DescribeScalingActivities",
+                "application-autoscaling:DescribeScalingPolicies",
+                "application-autoscaling:DescribeScheduledActions",
+                "cloudwatch:DescribeAlarms",
+                "servicequotas:ListServiceQuotas",
+            ],
+            ["*"],
+        ),
+        # The id of a scalable target is not known before it is registered.
+        _allow(
+            "Scaling",
+            [
+                "application-autoscaling:DeregisterScalableTarget",
+                "application-autoscaling:PutScalingPolicy",
+                "application-autoscaling:PutScheduledAction",
+                "application-autoscaling:RegisterScalableTarget",
+            ],
+            ["*"],
+            {"StringEquals": {"application-autoscaling:service-namespace": "sagemaker"}},
+        ),
+        _allow("ScalingOfTheVariant", ["sagemaker:UpdateEndpointWeightsAndCapacities"], [endpoint]),
+        _allow("ScalingAlarms", ["cloudwatch:DeleteAlarms", "cloudwatch:PutMetricAlarm"], [scaling_alarms]),
+        _allow("OwnState", ["cloudformation:DescribeStacks"], [cdk.Aws.STACK_ID]),
+    ]
+
+
+def _key_statements(volume_key: str) -> list[iam.PolicyStatement]:
+    """SageMaker makes its grant on a volume's key in the caller's name."""
+    return [
+        _allow("VolumeKey", ["kms:DescribeKey"], [volume_key]),
+        _allow(
+            "VolumeKeyGrant",
+            ["kms:CreateGrant"],
+            [volume_key],
+            {"Bool": {"kms:GrantIsForAWSResource": "true"}},
+        ),
+    ]
+
+
+def _allow(
+    sid: str, actions: list[str], resources: list[str], conditions: dict[str, object] | None = None
+) -> iam.PolicyStatement:
+    return iam.PolicyStatement(sid=sid, actions=actions, resources=resources, conditions=conditions)

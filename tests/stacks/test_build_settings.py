@@ -8,9 +8,10 @@ import pytest
 from semif.package_model.recipe import parse_recipe
 from stacks.build_settings import BINDINGS, MAX_TIMEOUT_MINUTES, PYTHON_IMAGE, BuildSettings
 from stacks.dlc import ACCOUNTS, DIGESTS
+from stacks.instance_types import CUDA_13_AMI
 from stacks.mapping_reader import SettingsError
 from stacks.model_settings import BuiltModel, HubSource, ReadyModel, S3Place, UriSource
-from stacks.settings import CUDA_13_AMI, EnvironmentSettings, parse_environments
+from stacks.settings import EnvironmentSettings, parse_environments
 
 HUB = {"repository": "owner/X-GGUF", "revision": "a" * 40}
 MODEL: dict[str, Any] = {"source": HUB, "file": "X.gguf", "sha256": "b" * 64}
@@ -78,7 +79,7 @@ def test_a_changed_file_goes_by_its_recipe() -> None:
 
 def test_an_archive_of_yours() -> None:
     model = parse(model={"s3_uri": "s3://models/a/b/", "file": "X.gguf", "sha256": "c" * 64}).model
-    assert model == ReadyModel("s3://models/a/b/", "X.gguf", "c" * 64)
+    assert model == ReadyModel("s3://models/a/b/", "X.gguf", "c" * 64, None)
     assert (model.place, model.packed) == (S3Place("models", "a/b/"), False)
     for key in ("model.tar.gz", "a/b/model.tar.gz"):
         packed = parse(model={"s3_uri": f"s3://models/{key}", "file": "X.gguf", "sha256": "c" * 64}).model
@@ -122,7 +123,7 @@ def test_everything_of_build_is_read() -> None:
 
 
 def test_no_image_is_built_for_an_endpoint_that_brings_one() -> None:
-    pool = ("ml.g6e.xlarge", "ml.c6i.2xlarge", "ml.c7g.xlarge")
+    pool = ("ml.g6e.xlarge", "ml.c6i.2xlarge")
     assert parse(image=ENDPOINT_IMAGE, pool=pool).build.images == {}
 
 
@@ -163,15 +164,15 @@ def test_a_region_without_the_container_names_those_with_it() -> None:
 )
 def test_the_flavour_is_the_pools(pool: tuple[str, ...], flavour: str) -> None:
     settings = parse(pool=pool)
-    assert settings.endpoints[0].flavour == flavour
+    assert settings.endpoints[0].container.flavour == flavour
     assert set(settings.build.images) == {flavour}
 
 
 def test_gpu_instances_use_their_gpu_and_a_driver_that_is_new_enough() -> None:
     gpu = parse(pool=("ml.g5.xlarge",)).endpoints[0]
-    assert (gpu.gpu_layers, gpu.inference_ami_version) == (-1, CUDA_13_AMI)
+    assert (gpu.container.engine.gpu_layers, gpu.rounds[0].inference_ami_version) == (-1, CUDA_13_AMI)
     for other in (parse().endpoints[0], parse(pool=("ml.g5.xlarge",), image=ENDPOINT_IMAGE).endpoints[0]):
-        assert (other.gpu_layers, other.inference_ami_version) == (0, None)
+        assert (other.container.engine.gpu_layers, other.rounds[0].inference_ami_version) == (0, None)
 
 
 @pytest.mark.parametrize(
@@ -186,6 +187,8 @@ def test_gpu_instances_use_their_gpu_and_a_driver_that_is_new_enough() -> None:
         (("ml.m6gd.large",), f"{POOL}[0]", "Arm"),
         (("ml.g5g.xlarge",), f"{POOL}[0]", "Arm"),
         (("ml.inf2.xlarge",), f"{POOL}[0]", "neither x86 CPU nor NVIDIA GPU"),
+        (("ml.g4ad.xlarge",), f"{POOL}[0]", "neither x86 CPU nor NVIDIA GPU"),
+        (("ml.p3.2xlarge",), f"{POOL}[0]", "Volta"),
         (("ml.trn1n.32xlarge",), f"{POOL}[0]", "neither x86 CPU nor NVIDIA GPU"),
         (("ml.abc.xlarge",), f"{POOL}[0]", "neither x86 CPU nor NVIDIA GPU"),
     ],

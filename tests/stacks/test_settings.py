@@ -8,7 +8,10 @@ import pytest
 
 from stacks.images import EcrRepository
 from stacks.mapping_reader import SettingsError
+from stacks.pool_settings import Round
+from stacks.semif_settings import SemIfEngine
 from stacks.settings import parse_environments
+from stacks.update_settings import UpdateSettings
 
 VALID: dict[str, Any] = {
     "name": "dev",
@@ -65,21 +68,26 @@ def test_everything_is_read() -> None:
     (environment,) = parse_environments([VALID], {})
     assert (environment.account, environment.region) == ("111122223333", "eu-central-1")
     decisions = environment.endpoints[0]
-    assert decisions.image is not None
-    assert decisions.image.repository == EcrRepository("111122223333", "eu-central-1", "semif/a")
-    assert decisions.pool == ("ml.g6e.xlarge", "ml.c6i.2xlarge")
-    assert (decisions.gpu_layers, decisions.threads, decisions.instance_count) == (-1, 4, 2)
+    container, pool = decisions.container, decisions.pool
+    assert container.image is not None
+    assert container.image.repository == EcrRepository("111122223333", "eu-central-1", "semif/a")
+    assert pool.instance_types == ("ml.g6e.xlarge", "ml.c6i.2xlarge")
+    assert (container.engine.gpu_layers, container.engine.threads, pool.instance_count) == (-1, 4, 2)
 
 
 def test_defaults() -> None:
     (environment,) = parse_environments([MINIMAL], {"AWS_REGION": "us-east-1"})
     decisions = environment.endpoints[0]
     assert (environment.account, dict(environment.tags)) == (None, {})
-    assert (decisions.name, decisions.image, decisions.threads) == ("semif-dev-decisions", None, None)
-    assert (decisions.instance_count, decisions.gpu_layers, decisions.inference_ami_version) == (1, 0, None)
-    assert (decisions.download_timeout_s, decisions.startup_timeout_s) == (900, 600)
-    assert (decisions.max_tokens, decisions.max_request_tokens) == (4096, 8192)
-    assert (decisions.max_shared_decisions, decisions.max_body_bytes) == (64, 262_144)
+    container, pool = decisions.container, decisions.pool
+    assert (decisions.name, container.image) == ("semif-dev-decisions", None)
+    assert container.engine == SemIfEngine(0, 4096, 8192, 64, 262_144, None)
+    assert pool.rounds == (Round(("ml.c6i.2xlarge",), None, None),)
+    assert (pool.strategy, pool.instance_count, pool.left_out) == ("native", 1, {})
+    times = (pool.provision_timeout_s, pool.download_timeout_s, pool.startup_timeout_s)
+    assert times == (1200, 900, 600)
+    assert decisions.update == UpdateSettings("all-at-once", None, None, 0, 0)
+    assert (decisions.rollback_alarms, decisions.last_resort, decisions.notes) == ((), None, ())
 
 
 def test_context_from_the_command_line_is_a_string() -> None:

@@ -44,7 +44,7 @@ def test_the_cdk_app_writes_the_same_recipe_and_the_same_name(recipe: Recipe) ->
         source = model_settings.UriSource(recipe.source.uri)
     quantize = cast("model_settings.Quantization | None", recipe.quantize)
     theirs = model_settings.BuiltModel(
-        source, recipe.file, recipe.sha256, quantize, recipe.shard_bytes, recipe.license, None
+        source, recipe.file, recipe.sha256, quantize, recipe.shard_bytes, recipe.license, None, None
     )
     assert theirs.recipe == recipe.canonical()
     if recipe.id is not None:

@@ -1,0 +1,81 @@
+"""What runs in an endpoint's container: an engine, in an image, on a model."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from stacks.dlc import Flavour
+from stacks.images import ImageSettings, read_image
+from stacks.instance_types import check_gpu_memory, check_one_architecture, flavour_of
+from stacks.mapping_reader import MappingReader
+from stacks.model_settings import BuiltModel, ModelSettings, read_model
+from stacks.notes import Note
+from stacks.pool_settings import read_instance_types
+from stacks.semif_settings import SEMIF_KEYS, SemIfEngine, read_semif_engine
+
+EngineName = Literal["semif"]
+ENGINES: Final[tuple[EngineName, ...]] = ("semif",)
+EngineSettings = SemIfEngine
+
+
+@dataclass(frozen=True)
+class ContainerSettings:
+    """`image` is somebody else's; where it is None, `flavour` says which stock image of the engine runs."""
+
+    engine: EngineSettings
+    image: ImageSettings | None
+    flavour: Flavour | None
+    model: ModelSettings
+
+    @property
+    def fetches_model(self) -> bool:
+        """Whether the container downloads the model from the Hub by itself, so that it has no archive."""
+        return False
+
+    @property
+    def built_flavour(self) -> Flavour | None:
+        """The image that a build of this project makes for it; None where there is no build."""
+        return self.flavour if self.engine.name == "semif" else None
+
+    @property
+    def built_model(self) -> BuiltModel | None:
+        """The model whose archive a build makes for it; None where there is no build."""
+        if self.fetches_model or not isinstance(self.model, BuiltModel):
+            return None
+        return self.model
+
+
+def engine_keys(engine: EngineName) -> tuple[str, ...]:
+    """Settings that only this engine has."""
+    return {"semif": SEMIF_KEYS}[engine]
+
+
+def read_container(
+    reader: MappingReader, *, engine: EngineName, region: str, default_model: ModelSettings
+) -> tuple[ContainerSettings, tuple[Note, ...]]:
+    """Read image, engine and model of an endpoint or of its last resort, and hold them against the pool."""
+    pool = read_instance_types(reader)
+    image = read_image(reader, "image", region)
+    flavour: Flavour | None = None
+    if image is None:
+        flavour = flavour_of(pool, reader.at("pool"))
+    else:
+        check_one_architecture(pool, reader.at("pool"))
+    container = ContainerSettings(
+        engine=_read_engine(reader, engine, flavour),
+        image=image,
+        flavour=flavour,
+        model=read_model(reader, region) if reader.has("model") else default_model,
+    )
+    notes = check_gpu_memory(
+        pool,
+        reader.at("pool"),
+        model_bytes=container.model.size_bytes,
+        gpu_layers=container.engine.gpu_layers,
+    )
+    return container, notes
+
+
+def _read_engine(reader: MappingReader, engine: EngineName, flavour: Flavour | None) -> EngineSettings:
+    match engine:
+        case "semif":
+            return read_semif_engine(reader, flavour)
