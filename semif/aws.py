@@ -69,6 +69,11 @@ class Aws:
         credentials = self.session.get_credentials()
         return credentials is not None and credentials.method == "env"
 
+    def client(self, service: str) -> Any:
+        """Any other service, by botocore's name of it."""
+        make: Any = self.session.client
+        return make(service, config=_config())
+
     def cloudformation(self) -> "CloudFormationClient":
         """Stacks and their events."""
         return self.session.client("cloudformation", config=_config())

@@ -16,8 +16,10 @@ from semif.deployment_api import DeploymentReader
 from semif.dlc_cli import dlc
 from semif.endpoint_api import Endpoint, endpoint_name
 from semif.errors import ExitCode, UsageError
+from semif.operator_cli import deploy, destroy, doctor
 from semif.package_model import command as package_command
 from semif.package_model.convert import Tools
+from semif.prices_cli import prices
 from semif.progress import Progress
 from semif.watch import Ports, follow
 
@@ -30,6 +32,9 @@ app = typer.Typer(
 )  # fmt: skip
 
 app.add_typer(dlc, name="dlc")
+app.command("prices")(prices)
+for operation in (doctor, deploy, destroy):
+    app.command()(operation)
 
 
 @app.command()

@@ -58,3 +58,12 @@ def bars(rows: Sequence[tuple[str, float]], *, width: int) -> list[str]:
         bar = "█" * round(max(0.0, min(1.0, p)) * bar_width) if bar_width >= 5 else ""
         lines.append(f"{label:<{label_width}}  {p:.6f}  {bar}".rstrip())
     return lines
+
+
+def bytes_text(size_bytes: int) -> str:
+    """A size for people, in powers of 1000: `0 B`, `812 kB`, `3.01 GB`."""
+    value, units = float(size_bytes), ["B", "kB", "MB", "GB", "TB", "PB"]
+    while value >= 999.5 and len(units) > 1:
+        value /= 1000
+        units.pop(0)
+    return f"{value:.3g} {units[0]}"
