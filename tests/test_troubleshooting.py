@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,7 @@ def _assigned(node: ast.Assign) -> Iterator[str]:
         yield from _texts(value)
 
 
+@cache
 def codes() -> dict[str, str]:
     """Every code with a place where it is made."""
     paths = [path for program in PROGRAMS for path in sorted((ROOT / program).rglob("*.py"))]
@@ -106,6 +108,7 @@ def codes() -> dict[str, str]:
     return found
 
 
+@cache
 def entries() -> dict[str, str]:
     """Each entry's code and text."""
     parts = HEADING.split(DOCUMENT.read_text())

@@ -1,7 +1,7 @@
-"""`make demo`: a real deployment on the local AWS, past two types that cannot be had, to a real decision.
+"""`make demo`: both endpoints on the local AWS, past types that cannot be had, to a decision and a chat.
 
-The CDK CLI, the custom resource's functions, the walk, the model's archive, the server and the boto3 client
-are the real ones; only AWS itself is local (localaws), and the fleet is a process on this machine.
+The CDK CLI, the custom resource's functions, the walk, the model's archive, both servers and the boto3 client
+are the real ones; only AWS itself is local (localaws), and a fleet is a process on this machine.
 """
 
 import argparse
@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -26,17 +27,30 @@ from tests.standins.storage import NOT_PROVEN, ImageError, has_buildah
 from tools.local_environment import (
     DeploymentError,
     LocalEnvironment,
-    Pool,
+    Settings,
+    bootstrap,
     built_sources,
+    decisions,
     ready_sources,
     small_hub,
 )
 
 ENVIRONMENT: Final = "dev"
-POOL: Final = Pool(("ml.c7i.2xlarge", "ml.c6i.2xlarge", "ml.m5.2xlarge"))
-FAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "ml.c7i.2xlarge": {"mode": "capacity", "seconds": 4},
-    "ml.c6i.2xlarge": {"mode": "quota"},
+POOL: Final = ("ml.c7i.2xlarge", "ml.c6i.2xlarge", "ml.m5.2xlarge")
+BOTH: Final[Settings] = {
+    "endpoints": {
+        # By turns, so that each step can be seen; the other pool is handed to SageMaker as it is.
+        "decisions": {"pool": list(POOL), "pool_strategy": "serial"},
+        "standard": {"engine": "llama-cpp", "pool": list(POOL), "context_tokens": 2048},
+    }
+}
+BUILT: Final = decisions(*POOL)
+FAULTS: Final[Mapping[str, Mapping[str, Any]]] = {"ml.c7i.2xlarge": {"mode": "capacity", "seconds": 4}}
+QUOTAS: Final = {"ml.c7i.2xlarge": 2, "ml.c6i.2xlarge": 0, "ml.m5.2xlarge": 4}
+CHAT: Final[dict[str, Any]] = {
+    "messages": [{"role": "user", "content": "What is a credit card? Answer in one sentence."}],
+    "max_tokens": 32,
+    "temperature": 0,
 }
 
 
@@ -99,23 +113,30 @@ def walk_table(attempts: list[Attempt]) -> str:
 
 
 def run(aws: LocalAws, say: Narrator, folder: Path, *, keep: bool) -> None:
-    """Deploy on a model and an image that are there already, decide, destroy."""
+    """Deploy both endpoints on a model and images that are there already, ask both, destroy."""
     environment = LocalEnvironment(aws, ENVIRONMENT, folder, ready_sources(aws))
     aws.put_faults(FAULTS)
-    with say.step("cdk synth"):
-        environment.synthesize(POOL)
-    with say.step("cdk bootstrap"):
-        environment.bootstrap(POOL)
-    with say.step("cdk deploy 'dev/*': " + " → ".join(POOL.instance_types)), watched(aws, say):
-        _succeeded(environment.deploy(POOL))
-    say.say("the walk, as SageMaker's tags record it:")
-    outputs = environment.outputs("decisions")
-    say.say(walk_table(walk_attempts(aws.client("sagemaker"), outputs["EndpointName"])))
-    decide(aws, say, outputs)
+    aws.put_quotas(QUOTAS)
+    with say.step("cdk synth, cdk bootstrap"), ThreadPoolExecutor() as pool:
+        bootstrapped = pool.submit(bootstrap, aws)
+        environment.synthesize(BOTH)
+        bootstrapped.result()
+    say.say("what it may cost, as synth says:")
+    for line in environment.annotations(BOTH):
+        say.say(f"  {line}")
+    with say.step("cdk deploy 'dev/*' --concurrency 3: " + " → ".join(POOL)), watched(aws, say):
+        _succeeded(environment.deploy(BOTH, "*", "--concurrency", "3"))
+    decision, standard = (environment.outputs(endpoint) for endpoint in ("decisions", "standard"))
+    for outputs in (decision, standard):
+        say.say(f"the walk of {outputs['EndpointName']}, as SageMaker's tags record it:")
+        say.say(walk_table(walk_attempts(aws.client("sagemaker"), outputs["EndpointName"])))
+        say.say(f"  in words: {outputs['Attempts']}")
+    decide(aws, say, decision)
+    chat(aws, say, standard)
     if keep:
         keep_up(aws, say)
     with say.step("cdk destroy 'dev/*' (the bucket and the repository are retained, as on AWS)"):
-        environment.destroy(POOL)
+        environment.destroy(BOTH)
 
 
 def run_full(aws: LocalAws, say: Narrator, folder: Path, *, keep: bool) -> None:
@@ -129,22 +150,23 @@ def run_full(aws: LocalAws, say: Narrator, folder: Path, *, keep: bool) -> None:
     with hub:
         environment = LocalEnvironment(aws, ENVIRONMENT, folder, sources)
         with say.step("cdk synth, cdk bootstrap"):
-            environment.bootstrap(POOL)
+            bootstrap(aws)
+            environment.synthesize(BUILT)
         with say.step("cdk deploy 'dev/*': builds what is missing, then the endpoint"), watched(aws, say):
-            _succeeded(environment.deploy(POOL))
+            _succeeded(environment.deploy(BUILT))
         outputs = environment.outputs("decisions")
         say.say(f"the endpoint runs {outputs['ImageUri']}")
         say.say(f"on {outputs['ModelUri']}")
         decide(aws, say, outputs)
         before = builds(aws)
         with say.step("cdk deploy 'dev/*' again, without a change"):
-            _succeeded(environment.deploy(POOL))
+            _succeeded(environment.deploy(BUILT))
         again = len(builds(aws)) - len(before)
         say.say(f"builds started: {len(before)} by the first deployment, {again} by the second")
         if keep:
             keep_up(aws, say)
         with say.step("cdk destroy 'dev/*' (bucket, repository and what was built in them stay, as on AWS)"):
-            environment.destroy(POOL)
+            environment.destroy(BUILT)
 
 
 def builds(aws: LocalAws) -> list[str]:
@@ -166,6 +188,19 @@ def decide(aws: LocalAws, say: Narrator, outputs: Mapping[str, str]) -> None:
         f"sum of probabilities {sum(result['probabilities']):.9f}, {result['input_tokens']} tokens, "
         f"{result['forward_seconds']:.3f} s, model {result['model']['gguf']['file']}"
     )
+
+
+def chat(aws: LocalAws, say: Narrator, outputs: Mapping[str, str]) -> None:
+    """Ask the standard endpoint with boto3 and print what it answers."""
+    say.say(f"boto3 invoke_endpoint on {outputs['EndpointName']} ({outputs['InstanceType']}):")
+    answer = aws.client("sagemaker-runtime").invoke_endpoint(
+        EndpointName=outputs["EndpointName"], ContentType="application/json", Body=json.dumps(CHAT)
+    )
+    completion = json.loads(answer["Body"].read())
+    say.say(f"  user: {CHAT['messages'][0]['content']}")
+    say.say(f"  assistant: {completion['choices'][0]['message']['content'].strip()}")
+    usage = completion["usage"]
+    say.say(f"  {usage['prompt_tokens']} tokens in, {usage['completion_tokens']} out")
 
 
 def _succeeded(result: CdkResult) -> None:

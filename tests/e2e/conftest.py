@@ -1,4 +1,4 @@
-"""One local AWS for the end-to-end tests; every deployment on it is the real CDK CLI's."""
+"""One local AWS for the end-to-end tests of a worker; every deployment on it is the real CDK CLI's."""
 
 from collections.abc import Iterator
 
@@ -6,25 +6,23 @@ import pytest
 
 from localaws.session import LocalAws
 from tests.standins.fixtures import stand_in_images
-from tools.local_environment import LocalEnvironment, Pool, ready_sources
+from tools.local_environment import Sources, bootstrap, ready_sources
 
 __all__ = ["stand_in_images"]
 
 
 @pytest.fixture(scope="session")
 def aws() -> Iterator[LocalAws]:
-    with LocalAws() as running:
+    """A local AWS that is bootstrapped for the CDK CLI."""
+    with LocalAws(ready_s=0.5, poll_s=0.5) as running:
+        bootstrap(running)
         yield running
 
 
-@pytest.fixture(scope="module")
-def environment(aws: LocalAws, tmp_path_factory: pytest.TempPathFactory) -> LocalEnvironment:
-    """Environment `dev` on a model and an image that are there already; its artifacts are deployed."""
-    environment = LocalEnvironment(aws, "dev", tmp_path_factory.mktemp("assemblies"), ready_sources(aws))
-    pool = Pool(("ml.m5.2xlarge",))
-    environment.bootstrap(pool)
-    assert environment.deploy(pool, "artifacts").returncode == 0
-    return environment
+@pytest.fixture(scope="session")
+def ready(aws: LocalAws) -> Sources:
+    """A model and an image that are there already."""
+    return ready_sources(aws)
 
 
 @pytest.fixture

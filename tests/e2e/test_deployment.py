@@ -15,15 +15,24 @@ from botocore.exceptions import ClientError
 from localaws.session import CdkResult, LocalAws
 from semif.walk_api import walk_attempts
 from stacks.example_decision import EXAMPLE_REQUEST
-from tools.local_environment import LocalEnvironment, Pool
+from tools.local_environment import LocalEnvironment, Settings, Sources, decisions
 from tools.setup import MODEL_FILE, MODEL_SHA256
 
 ROOT = Path(__file__).resolve().parents[2]
 README_JSON = re.compile(r"^```json\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ENDPOINT = "semif-dev-decisions"
 FIRST, SECOND, THIRD = "ml.c7i.2xlarge", "ml.c6i.2xlarge", "ml.m5.2xlarge"
-POOL = Pool((FIRST, SECOND, THIRD))
-UPDATED = Pool((SECOND, THIRD), {"max_shared_decisions": 3})
+TYPES = (FIRST, SECOND, THIRD)
+POOL = decisions(*TYPES)
+UPDATED = decisions(SECOND, THIRD, max_shared_decisions=3)
+
+
+@pytest.fixture(scope="module")
+def environment(aws: LocalAws, ready: Sources, tmp_path_factory: pytest.TempPathFactory) -> LocalEnvironment:
+    """Environment `dev` on a model and an image that are there already; its artifacts are deployed."""
+    environment = LocalEnvironment(aws, "dev", tmp_path_factory.mktemp("assemblies"), ready)
+    assert environment.deploy(POOL, "artifacts").returncode == 0
+    return environment
 
 
 def invoke(aws: LocalAws, body: Any = EXAMPLE_REQUEST) -> dict[str, Any]:
@@ -67,8 +76,8 @@ def buckets(aws: LocalAws) -> set[str]:
     return {name for name in names if name.startswith("semif-dev-artifacts")}
 
 
-def redeploy(environment: LocalEnvironment, pool: Pool) -> CdkResult:
-    return environment.deploy(pool, "decisions", "--exclusively")
+def redeploy(environment: LocalEnvironment, settings: Settings) -> CdkResult:
+    return environment.deploy(settings, "decisions", "--exclusively")
 
 
 def stack_reasons(aws: LocalAws, stack: str) -> str:
@@ -98,7 +107,7 @@ def test_the_walk_passes_two_types_and_the_endpoint_decides(
     ]
     assert "InsufficientInstanceCapacity" in attempts[0].reason
     assert f"{SECOND} for endpoint usage" in attempts[1].reason
-    for instance_type in POOL.instance_types:
+    for instance_type in TYPES:
         assert instance_type in outputs["Attempts"]
 
     answer = invoke(aws)["result"]
@@ -176,8 +185,8 @@ def test_the_servers_log_is_in_cloudwatch(aws: LocalAws) -> None:
 
 
 def test_plain_diff_sees_no_difference_after_a_deployment(environment: LocalEnvironment) -> None:
-    same = environment.cdk("diff", "--fail", "dev/*", pool=POOL)
-    other = environment.cdk("diff", "--fail", "dev/*", pool=UPDATED)
+    same = environment.cdk("diff", "--fail", "dev/*", settings=POOL)
+    other = environment.cdk("diff", "--fail", "dev/*", settings=UPDATED)
 
     assert same.returncode == 0, same.output
     assert other.returncode == 1, other.output
@@ -222,7 +231,7 @@ def test_a_failed_update_is_rolled_back_and_the_old_endpoint_serves(
     before = endpoint(aws)
     assert before is not None
 
-    result = redeploy(environment, Pool((FIRST, THIRD), {"max_shared_decisions": 5}))
+    result = redeploy(environment, decisions(FIRST, THIRD, max_shared_decisions=5))
 
     aws.put_faults({})
     assert result.returncode != 0
@@ -270,7 +279,7 @@ def test_an_exhausted_pool_is_rolled_back_and_nothing_is_left(
     assert result.returncode != 0
     assert environment.status("decisions") == "ROLLBACK_COMPLETE"
     reasons = stack_reasons(aws, "semif-dev-decisions")
-    for instance_type in POOL.instance_types:
+    for instance_type in TYPES:
         assert instance_type in reasons
     assert endpoint(aws) is None
     assert configurations(aws) == []
