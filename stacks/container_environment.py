@@ -1,15 +1,13 @@
-"""What SageMaker takes as a container's environment, and the variables on which AWS's containers break."""
+"""Variables that settings give to a container of AWS's, and those on which such containers break."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from stacks.container_variables import check_variables
 from stacks.mapping_reader import MappingReader, SettingsError, matching
 
-MAX_VARIABLES: Final = 100
-MAX_VARIABLE_BYTES: Final = 1_024
-MAX_ENVIRONMENT_BYTES: Final = 32 * 1_024
 _NAME: Final = (r"[A-Za-z_][A-Za-z0-9_]*", "named in letters, digits and _, not beginning with a digit")
 _LINE_BREAK: Final = re.compile(r"[\x00\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
@@ -52,19 +50,7 @@ def read_environment(
         return {}
     variables = reader.mapping(key, None)
     read = {name: _value(variables, name, (*refusals, *COMMON_REFUSALS)) for name in variables.value}
-    together = {**own, **read}
-    if len(together) > MAX_VARIABLES:
-        raise SettingsError(
-            variables.path,
-            f"has {len(read)} variables beside the deployment's {len(own)}; SageMaker takes {MAX_VARIABLES}",
-        )
-    size_bytes = sum(len(name.encode()) + len(value.encode()) for name, value in together.items())
-    if size_bytes > MAX_ENVIRONMENT_BYTES:
-        raise SettingsError(
-            variables.path,
-            f"comes to {size_bytes} bytes with the deployment's own variables;"
-            f" SageMaker takes {MAX_ENVIRONMENT_BYTES}",
-        )
+    check_variables({**own, **read}, variables.path)
     return read
 
 
@@ -78,8 +64,4 @@ def _value(variables: MappingReader, name: str, refusals: tuple[Refusal, ...]) -
         raise SettingsError(path, f'must be a text in quotes such as "true" or "8", not {value!r}')
     if _LINE_BREAK.search(value):
         raise SettingsError(path, "has a line break, on which the container's start-up script breaks")
-    if len(value.encode()) > MAX_VARIABLE_BYTES or len(name.encode()) > MAX_VARIABLE_BYTES:
-        raise SettingsError(
-            path, f"has {len(value.encode())} bytes; SageMaker takes {MAX_VARIABLE_BYTES} for each variable"
-        )
     return value
