@@ -6,6 +6,7 @@ lower case with everything but letters and digits read as spaces, so that a reas
 """
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
@@ -17,6 +18,7 @@ class Cause(StrEnum):
     CAPACITY = "no_capacity"
     QUOTA = "no_quota"
     UNKNOWN_TYPE = "unknown_instance_type"
+    SERVICE_FAILED = "service_failed"
     HEALTH_CHECK = "health_check_failed"
     CONTAINER_START = "container_start_failed"
     MODEL_DOWNLOAD = "model_download_failed"
@@ -28,6 +30,7 @@ class Cause(StrEnum):
     NOT_FOUND = "not_found"
     ACCESS_DENIED = "access_denied"
     SILENT_ROLLBACK = "update_rolled_back"
+    ALARM_ROLLBACK = "alarm_rolled_back"
     TRANSIENT = "service_unavailable"
     UNKNOWN = "unclassified_failure"
 
@@ -42,6 +45,7 @@ ADVICE: Final = MappingProxyType(
         Cause.CAPACITY: "Try again later, or add instance types to the endpoint's pool in cdk.json.",
         Cause.QUOTA: "Ask for the named quota in Service Quotas (service sagemaker), or change the pool.",
         Cause.UNKNOWN_TYPE: "Remove this type from the endpoint's pool in cdk.json.",
+        Cause.SERVICE_FAILED: "SageMaker failed twice on its own; deploy again, or ask AWS support.",
         Cause.HEALTH_CHECK: "Read the endpoint's log group for why /ping did not answer 200 in time.",
         Cause.CONTAINER_START: "Check that image and driver (inference_ami_version) fit this instance type.",
         Cause.MODEL_DOWNLOAD: "Check that the model archive is complete and the execution role may read it.",
@@ -53,6 +57,7 @@ ADVICE: Final = MappingProxyType(
         Cause.NOT_FOUND: "Deploy again; if it comes back, something else deletes this stack's resources.",
         Cause.ACCESS_DENIED: "Check the policies and boundaries of the function's role.",
         Cause.SILENT_ROLLBACK: "Read the endpoint's log group for why the new fleet failed.",
+        Cause.ALARM_ROLLBACK: "Look at the named alarm and the endpoint's log group, then deploy again.",
         Cause.TRANSIENT: "Deploy again.",
         Cause.UNKNOWN: "Read the reason and the endpoint's log group, mend the cause, deploy again.",
     }
@@ -89,6 +94,7 @@ _REASONS: Final[tuple[tuple[str, Cause], ...]] = (
     ("unable to provision requested ml compute capacity", Cause.CAPACITY),
     ("resourcelimitexceeded", Cause.QUOTA),
     ("account level service limit", Cause.QUOTA),
+    ("request to service failed", Cause.SERVICE_FAILED),
     ("ping health check", Cause.HEALTH_CHECK),
     ("cannotstartcontainererror", Cause.CONTAINER_START),
     ("failed to download model data", Cause.MODEL_DOWNLOAD),
@@ -98,6 +104,7 @@ _REASONS: Final[tuple[tuple[str, Cause], ...]] = (
     ("could not assume role", Cause.ROLE_NOT_READY),
     ("accessdenied", Cause.ACCESS_DENIED),
     ("rolled back and sagemaker gave no reason", Cause.SILENT_ROLLBACK),
+    ("rolled back because the following cloudwatch alarms", Cause.ALARM_ROLLBACK),
 )
 _REFUSALS: Final[tuple[tuple[str, Cause], ...]] = (
     ("cannot update in progress endpoint", Cause.IN_PROGRESS),
@@ -106,6 +113,9 @@ _REFUSALS: Final[tuple[tuple[str, Cause], ...]] = (
     ("could not find", Cause.NOT_FOUND),
     ("could not assume role", Cause.ROLE_NOT_READY),
 )
+
+
+_QUOTA_TYPE: Final = re.compile(r"ml\.[a-z0-9-]+\.[a-z0-9-]+ for endpoint usage")
 
 
 def classify_failure_reason(text: str) -> Cause:
@@ -124,9 +134,22 @@ def classify_error(code: str, message: str, status: int = 400) -> Cause:
     plain = _plain(message)
     if code == "ResourceLimitExceeded" or "account level service limit" in plain:
         return Cause.QUOTA
-    if code == "ValidationException" and "instancetype" in plain and "enum value set" in plain:
+    if code == "ValidationException" and "instance" in plain and "enum value set" in plain:
         return Cause.UNKNOWN_TYPE
     return _first_match(_REFUSALS, plain) or Cause.UNKNOWN
+
+
+def quota_refused_type(message: str) -> str:
+    """The instance type whose quota a refusal names; "" if it names none. It may be one nobody asked for."""
+    found = _QUOTA_TYPE.search(message)
+    return found[0].removesuffix(" for endpoint usage") if found else ""
+
+
+def enum_refused_type(message: str, types: Sequence[str]) -> str:
+    """Which of `types` a ValidationException refuses as no type of the region; "" if it says none."""
+    value = message.lower().partition("enum value set")[0]
+    named = [name for name in types if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", value)]
+    return named[0] if named else types[0] if len(types) == 1 else ""
 
 
 def shortened(text: str, limit_bytes: int = 700) -> str:

@@ -1,83 +1,221 @@
 """Observe, decide, act: again within one poll while steps are instantaneous, then answer."""
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from datetime import timedelta
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import Final, assert_never
 
-from instance_pool.attempts import STACK_ID, Outcome, ended_tags, first_tags, started_tags, tag_value
-from instance_pool.failures import ADVICE, Cause, shortened
-from instance_pool.observation import Observation
-from instance_pool.properties import Operation, Pool
-from instance_pool.sagemaker_api import ApiError, SageMakerApi
+from instance_pool.answers import Complete, InstancePoolError, Pending
+from instance_pool.apis import Apis, Log
+from instance_pool.attempts import Outcome, ended_tags
+from instance_pool.aws_call import ApiError
+from instance_pool.climb import Readiness, decide_climb
+from instance_pool.failures import ADVICE, Cause, quota_refused_type, shortened
+from instance_pool.observation import Description, Observation, Survey
+from instance_pool.outcome import attributes, degraded_metric
+from instance_pool.pool import Pool, configuration_prefix
+from instance_pool.properties import Operation
+from instance_pool.scaling import ScalingRecordError, read_record, record_keys
+from instance_pool.start import Refused, Situation, begin, suspend_scaling
 from instance_pool.steps import (
     DeleteConfigurations,
     DeleteEndpoint,
     Done,
     Fail,
     Gone,
+    ReadLimits,
     Record,
+    RestoreScaling,
     Start,
     Step,
+    Tag,
     Wait,
 )
-from instance_pool.walk import attempts_so_far, decide, decide_deletion
+from instance_pool.walk import BUDGET, decide, decide_deletion, scaling_first
 
 POLL_TIME_S: Final = 30.0
 """No step begins later than this after the poll did: the function's own time-out would be a final failure."""
 DENIAL_PAUSE_S: Final = 5.0
 """Between two tries of a denied call, as long as the poll lasts: the role's policy may be seconds old."""
-CONSISTENCY_TIME: Final = timedelta(minutes=2)
-"""How long a new configuration or role may be unknown to the call that uses it."""
-
-Log = Callable[[Mapping[str, object]], None]
 
 
-class InstancePoolError(Exception):
-    """The one exception that ends an operation: code, cause, attempts, and what to do."""
-
-    def __init__(self, failure: Fail) -> None:
-        attempts = f" Attempts: {failure.attempts}." if failure.attempts else ""
-        super().__init__(f"{failure.code}: {shortened(failure.reason)}{attempts} Next: {failure.advice}")
-
-
-@dataclass(frozen=True)
-class Pending:
-    """Not finished: CloudFormation's Provider polls again."""
-
-
-@dataclass(frozen=True)
-class Complete:
-    """Finished, with what the resource's attributes answer."""
-
-    data: Mapping[str, str]
-
-
-def reconcile(operation: Operation, api: SageMakerApi, log: Log) -> Pending | Complete:
+def reconcile(operation: Operation, apis: Apis, log: Log) -> Pending | Complete:
     """Bring an operation as far as it goes now. Raises InstancePoolError for a final failure only."""
-    deadline = time.monotonic() + POLL_TIME_S
-    while time.monotonic() < deadline:
-        try:
-            observation = api.observe(operation.endpoint_name, operation.stack_id, operation.request_id)
-            step = _decide(operation, observation)
-            log({"step": type(step).__name__, **asdict(step)})
-            answer = _act(operation, observation, step, api)
-        except ApiError as error:
-            log({"step": "Refused", "operation": error.operation, "cause": error.cause, "reason": str(error)})
-            if error.cause is Cause.ACCESS_DENIED and time.monotonic() + DENIAL_PAUSE_S < deadline:
-                time.sleep(DENIAL_PAUSE_S)
+    return _Poll(operation, apis, log).run()
+
+
+class _Poll:
+    """One poll. Only what it has learnt of quotas and types outlasts a step."""
+
+    def __init__(self, operation: Operation, apis: Apis, log: Log) -> None:
+        self._operation = operation
+        self._apis = apis
+        self._log = log
+        self._survey = Survey()
+        self._deadline = time.monotonic() + POLL_TIME_S
+
+    def run(self) -> Pending | Complete:
+        while time.monotonic() < self._deadline:
+            try:
+                answer = self._one_step()
+            except ApiError as error:
+                self._log(
+                    {
+                        "step": "Refused",
+                        "operation": error.operation,
+                        "cause": error.cause,
+                        "reason": str(error),
+                    }
+                )
+                if error.cause is Cause.ACCESS_DENIED and time.monotonic() + DENIAL_PAUSE_S < self._deadline:
+                    time.sleep(DENIAL_PAUSE_S)
+                    continue
+                answer = _after_refusal(error)
+            if answer is not None:
+                return answer
+        return Pending()
+
+    def _one_step(self) -> Pending | Complete | None:
+        sagemaker = self._apis.sagemaker
+        described = sagemaker.describe(self._operation.endpoint_name)
+        if described is not None and self._works(described):
+            self._log({"step": "Wait", "reason": f"the endpoint is {described.status.value}"})
+            return Pending()
+        endpoint, configurations = sagemaker.complete(
+            described, self._operation.endpoint_name, self._operation.stack_id
+        )
+        observation = Observation(
+            sagemaker.now(),
+            self._operation.request_id,
+            endpoint,
+            configurations,
+            self._operation.started_at,
+            self._survey,
+            self._operation.old_tags,
+        )
+        step = self._decide(observation)
+        self._log({"step": type(step).__name__, **asdict(step)})
+        return self._act(observation, step)
+
+    def _works(self, described: Description) -> bool:
+        """Whether SageMaker works on an endpoint that by its name is ours: then nothing else need be read."""
+        began_at = self._operation.started_at
+        return (
+            not described.status.settled
+            and described.configuration_name.startswith(configuration_prefix(self._operation.endpoint_name))
+            and began_at is not None
+            and self._apis.sagemaker.now() - began_at < BUDGET
+        )
+
+    def _decide(self, observation: Observation) -> Step:
+        pool = self._operation.pool
+        if pool is None:
+            return decide_deletion(observation, self._operation.endpoint_name)
+        if self._operation.request_type == "Climb":
+            return scaling_first(observation, decide_climb(observation, pool, lambda: self._readiness(pool)))
+        return decide(observation, pool)
+
+    def _readiness(self, pool: Pool) -> Readiness:
+        return self._apis.climb.readiness(
+            pool.endpoint_name, pool.variant_name, self._operation.stack_id, pool.rollback_alarms
+        )
+
+    def _act(self, observation: Observation, step: Step) -> Pending | Complete | None:
+        """Carry a step out. None means that it took no time and the next can be decided at once."""
+        match step:
+            case Wait():
+                return Pending()
+            case Start():
+                return self._start(observation, step)
+            case DeleteEndpoint(successor=successor):
+                if successor:
+                    suspend_scaling(self._situation(observation), successor)
+                self._apis.sagemaker.delete_endpoint(self._operation.endpoint_name)
+                return Pending()
+            case Done():
+                return self._done(observation, step)
+            case Gone():
+                return Complete({})
+            case Fail():
+                raise InstancePoolError(step)
+            case ReadLimits() | Record() | DeleteConfigurations() | RestoreScaling() | Tag():
+                self._change(observation, step)
+                return None
+            case _:
+                assert_never(step)
+
+    def _change(
+        self,
+        observation: Observation,
+        step: ReadLimits | Record | DeleteConfigurations | RestoreScaling | Tag,
+    ) -> None:
+        match step:
+            case ReadLimits():
+                endpoint_name = self._operation.endpoint_name
+                limits = self._apis.limits.read(self._pool.types, endpoint_name, self._log)
+                self._survey = replace(self._survey, read=True, limits=limits)
+            case Record():
+                self._record(observation, step)
+            case DeleteConfigurations(names):
+                for name in names:
+                    self._apis.sagemaker.delete_configuration(name)
+            case RestoreScaling(names):
+                self._restore_scaling(observation, names)
+            case Tag(add, remove):
+                self._tag(observation, add, remove)
+            case _:
+                assert_never(step)
+
+    def _situation(self, observation: Observation) -> Situation:
+        return Situation(self._operation, self._pool, observation, self._apis, self._log)
+
+    def _start(self, observation: Observation, step: Start) -> Pending | None:
+        result = begin(self._situation(observation), step)
+        if isinstance(result, Refused):
+            self._survey = replace(self._survey, refused=self._survey.refused | {result.instance_type})
+            return None
+        return result
+
+    def _record(self, observation: Observation, step: Record) -> None:
+        configuration = observation.configuration(step.configuration_name)
+        if configuration is None:
+            raise AssertionError("bug: an outcome belongs to a configuration that was observed")
+        dropped = quota_refused_type(step.reason) if step.outcome is Outcome.QUOTA else ""
+        tags = ended_tags(step.outcome, step.reason, observation.now, dropped)
+        self._apis.sagemaker.add_tags(configuration.arn, tags)
+
+    def _restore_scaling(self, observation: Observation, names: tuple[str, ...]) -> None:
+        pool = self._pool
+        for configuration in observation.configurations:
+            if configuration.name not in names:
                 continue
-            answer = _after_refusal(error)
-        if answer is not None:
-            return answer
-    return Pending()
+            try:
+                recorded = read_record(configuration.tags)
+            except ScalingRecordError as error:
+                self._log({"step": "ScalingRecordDamaged", "reason": str(error)})
+                recorded = None
+            if recorded is not None:
+                self._apis.scaling.restore(pool.endpoint_name, pool.variant_name, recorded, self._log)
+            self._apis.sagemaker.delete_tags(configuration.arn, record_keys(configuration.tags))
 
+    def _tag(self, observation: Observation, add: Mapping[str, str], remove: tuple[str, ...]) -> None:
+        if observation.endpoint is None:
+            raise AssertionError("bug: only an endpoint that serves is tagged anew")
+        if add:
+            self._apis.sagemaker.add_tags(observation.endpoint.arn, add)
+        if remove:
+            self._apis.sagemaker.delete_tags(observation.endpoint.arn, remove)
 
-def _decide(operation: Operation, observation: Observation) -> Step:
-    if operation.pool is None:
-        return decide_deletion(observation, operation.endpoint_name)
-    return decide(observation, operation.pool)
+    def _done(self, observation: Observation, step: Done) -> Complete:
+        data = attributes(self._pool, observation, step)
+        self._log(degraded_metric(self._pool, step, observation.now))
+        return Complete(data)
+
+    @property
+    def _pool(self) -> Pool:
+        if self._operation.pool is None:
+            raise AssertionError("bug: a deletion has no pool to work on")
+        return self._operation.pool
 
 
 def _after_refusal(error: ApiError) -> Pending:
@@ -90,118 +228,5 @@ def _after_refusal(error: ApiError) -> Pending:
         Cause.NOT_FOUND,
     }:
         return Pending()
-    raise InstancePoolError(Fail(error.cause.value, str(error), ADVICE[error.cause])) from error
-
-
-def _act(
-    operation: Operation, observation: Observation, step: Step, api: SageMakerApi
-) -> Pending | Complete | None:
-    """Carry a step out. None means that it took no time and the next can be decided at once."""
-    match step:
-        case Wait():
-            return Pending()
-        case Start():
-            return _start(operation, observation, step, api)
-        case Record():
-            _record(_wanted(operation), observation, step, api)
-        case DeleteEndpoint():
-            api.delete_endpoint(operation.endpoint_name)
-            return Pending()
-        case DeleteConfigurations(names):
-            for name in names:
-                api.delete_configuration(name)
-        case Done():
-            return Complete(_attributes(_wanted(operation), observation, step))
-        case Gone():
-            return Complete({})
-        case Fail():
-            raise InstancePoolError(step)
-        case _:
-            assert_never(step)
-    return None
-
-
-def _start(operation: Operation, observation: Observation, step: Start, api: SageMakerApi) -> Pending | None:
-    pool = _wanted(operation)
-    configuration = observation.configuration(pool.configuration_name(step.index))
-    if configuration is None:
-        return _make_configuration(operation, observation, step.index, api)
-    try:
-        if step.how == "create":
-            api.create_endpoint(pool, step.index, {STACK_ID: tag_value(operation.stack_id)})
-        else:
-            api.update_endpoint(pool, step.index)
-    except ApiError as error:
-        if error.cause in {
-            Cause.TRANSIENT,
-            Cause.ACCESS_DENIED,
-            Cause.IN_PROGRESS,
-            Cause.ALREADY_CURRENT,
-            Cause.ALREADY_EXISTS,
-        }:
-            raise
-        unknown_yet = error.cause in {Cause.NOT_FOUND, Cause.ROLE_NOT_READY}
-        if unknown_yet and observation.now - configuration.created_at < CONSISTENCY_TIME:
-            return Pending()
-        outcome = Outcome.QUOTA if error.cause is Cause.QUOTA else Outcome.FAILED
-        reason = f"{error.code}: {error.message}"
-        api.add_tags(configuration.arn, ended_tags(outcome, reason, api.now()))
-        return None
-    api.add_tags(configuration.arn, started_tags(api.now()))
-    return Pending()
-
-
-def _make_configuration(
-    operation: Operation, observation: Observation, index: int, api: SageMakerApi
-) -> Pending | None:
-    pool = _wanted(operation)
-    name = pool.configuration_name(index)
-    tags = first_tags(
-        stack_id=operation.stack_id,
-        endpoint_name=pool.endpoint_name,
-        instance_types=pool.instance_types,
-        index=index,
-        request_id=operation.request_id,
-    )
-    try:
-        api.create_configuration(pool, index, tags)
-    except ApiError as error:
-        if error.cause in {Cause.TRANSIENT, Cause.ACCESS_DENIED}:
-            raise
-        if error.cause is Cause.ALREADY_EXISTS:
-            if api.owns_configuration(name, operation.stack_id):
-                return Pending()  # made by a call whose answer was lost; the listing will show it
-            reason = f"The endpoint configuration {name} exists without this stack's tag {STACK_ID}."
-            raise InstancePoolError(Fail("configuration_not_ours", reason, ADVICE[error.cause])) from error
-        # A refused configuration leaves nothing that could be tagged, so the failure itself says it all.
-        reason = f"{pool.instance_types[index]}: {error}"
-        if error.cause is Cause.UNKNOWN_TYPE:
-            reason = f"{pool.instance_types[index]} is no instance type that SageMaker knows in this region."
-        told = attempts_so_far(observation, pool)
-        raise InstancePoolError(Fail(error.cause.value, reason, ADVICE[error.cause], told)) from error
-    # The walk remembers by this configuration's tags: see it with them before an endpoint depends on it.
-    return None
-
-
-def _record(pool: Pool, observation: Observation, step: Record, api: SageMakerApi) -> None:
-    configuration = observation.configuration(pool.configuration_name(step.index))
-    if configuration is None:
-        raise AssertionError("bug: an outcome belongs to a configuration that was observed")
-    api.add_tags(configuration.arn, ended_tags(step.outcome, step.reason, observation.now))
-
-
-def _attributes(pool: Pool, observation: Observation, step: Done) -> Mapping[str, str]:
-    if observation.endpoint is None:
-        raise AssertionError("bug: a walk is done only where an endpoint serves")
-    return {
-        "EndpointName": pool.endpoint_name,
-        "EndpointArn": observation.endpoint.arn,
-        "InstanceType": pool.instance_types[step.index],
-        "Attempts": step.attempts,
-    }
-
-
-def _wanted(operation: Operation) -> Pool:
-    if operation.pool is None:
-        raise AssertionError("bug: a deletion has no pool to work on")
-    return operation.pool
+    reason = shortened(str(error))
+    raise InstancePoolError(Fail(error.cause.value, reason, ADVICE[error.cause])) from error

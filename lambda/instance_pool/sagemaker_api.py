@@ -1,101 +1,80 @@
-"""SageMaker's endpoint operations as the walk needs them; the only user of boto3."""
+"""SageMaker's endpoint operations as the walk needs them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
-
-import boto3
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+from typing import Any
 
 from instance_pool import attempts
 from instance_pool.attempts import STACK_ID, parse_attempt, tag_value
-from instance_pool.failures import Cause, classify_error
-from instance_pool.observation import Configuration, Endpoint, EndpointStatus, Observation, Ownership
-from instance_pool.properties import Pool, configuration_prefix
-
-if TYPE_CHECKING:
-    from mypy_boto3_sagemaker import SageMakerClient
-
-CONNECT_TIMEOUT_S: Final = 3
-READ_TIMEOUT_S: Final = 10
-MAX_ATTEMPTS: Final = 4
-
-
-class ApiError(Exception):
-    """A call that SageMaker refused or that never got an answer; `cause` says what that means."""
-
-    def __init__(self, operation: str, code: str, message: str, cause: Cause) -> None:
-        super().__init__(f"{operation}: {code}: {message}")
-        self.operation = operation
-        self.code = code
-        self.message = message
-        self.cause = cause
+from instance_pool.aws_call import ApiError, call, connect
+from instance_pool.failures import Cause
+from instance_pool.observation import (
+    Configuration,
+    Description,
+    Endpoint,
+    EndpointStatus,
+    Ownership,
+)
+from instance_pool.pool import Pool, configuration_prefix
+from instance_pool.variants import deployment_config, production_variant
 
 
 class SageMakerApi:
     """Calls on one client. Every error leaves as ApiError. `now` is the clock that times are told by."""
 
-    def __init__(
-        self, client: "SageMakerClient", now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    ) -> None:
+    def __init__(self, client: Any, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._client = client
         self.now = now
 
     @classmethod
     def connect(cls) -> "SageMakerApi":
         """Connect as the SDK's environment says (region, credentials, endpoint)."""
-        config = Config(
-            connect_timeout=CONNECT_TIMEOUT_S,
-            read_timeout=READ_TIMEOUT_S,
-            retries={"mode": "standard", "max_attempts": MAX_ATTEMPTS},
+        return cls(connect("sagemaker"))
+
+    def describe(self, name: str) -> Description | None:
+        """The endpoint as one DescribeEndpoint shows it; None if there is none of that name."""
+        described = self._call_unless_gone("describe_endpoint", EndpointName=name)
+        if described is None:
+            return None
+        return Description(
+            arn=str(described["EndpointArn"]),
+            status=EndpointStatus(str(described["EndpointStatus"])),
+            configuration_name=str(described.get("EndpointConfigName", "")),
+            failure_reason=str(described.get("FailureReason") or ""),
+            created_at=described["CreationTime"],
+            serving_types=_serving_types(described.get("ProductionVariants") or ()),
         )
-        return cls(boto3.client("sagemaker", config=config))
 
-    def observe(self, endpoint_name: str, stack_id: str, request_id: str) -> Observation:
-        """Read all that a decision rests on.
+    def complete(
+        self, description: Description | None, endpoint_name: str, stack_id: str
+    ) -> tuple[Endpoint | None, tuple[Configuration, ...]]:
+        """Read the rest of what a decision rests on: the endpoint's tags, and our configurations.
 
-        The endpoint is read first: a configuration that it uses was made before, so it is in the listing.
+        The endpoint was read first: a configuration that it uses was made before, so it is in the listing.
         """
-        described = self._describe(endpoint_name)
-        tags = self._tags(str(described["EndpointArn"])) if described else None
+        tags = self._tags(description.arn) if description is not None else None
         configurations = self._configurations(endpoint_name, stack_id)
-        endpoint = None
-        if described and tags is not None:
-            configuration_name = str(described.get("EndpointConfigName", ""))
-            if tags.get(STACK_ID) == tag_value(stack_id):
-                ownership = Ownership.OURS
-            elif STACK_ID not in tags and any(c.name == configuration_name for c in configurations):
-                ownership = Ownership.UNTAGGED
-            else:
-                ownership = Ownership.FOREIGN
-            endpoint = Endpoint(
-                arn=str(described["EndpointArn"]),
-                status=EndpointStatus(str(described["EndpointStatus"])),
-                configuration_name=configuration_name,
-                failure_reason=str(described.get("FailureReason") or ""),
-                ownership=ownership,
-                created_at=described["CreationTime"],
-            )
-        return Observation(self.now(), request_id, endpoint, configurations)
+        if description is None or tags is None:
+            return None, configurations
+        if tags.get(STACK_ID) == tag_value(stack_id):
+            ownership = Ownership.OURS
+        elif STACK_ID not in tags and any(c.name == description.configuration_name for c in configurations):
+            ownership = Ownership.UNTAGGED
+        else:
+            ownership = Ownership.FOREIGN
+        return Endpoint(**vars(description), ownership=ownership, tags=tags), configurations
 
-    def create_configuration(self, pool: Pool, index: int, tags: Mapping[str, str]) -> None:
-        """Make the configuration for one type of the pool, with the pool's own tags beside `tags`."""
-        variant: dict[str, Any] = {
-            "VariantName": pool.variant_name,
-            "ModelName": pool.model_name,
-            "InstanceType": pool.instance_types[index],
-            "InitialInstanceCount": pool.initial_instance_count,
-            "ModelDataDownloadTimeoutInSeconds": pool.model_data_download_timeout_s,
-            "ContainerStartupHealthCheckTimeoutInSeconds": pool.container_startup_timeout_s,
-        }
-        if pool.inference_ami_version is not None:
-            variant["InferenceAmiVersion"] = pool.inference_ami_version
+    def create_configuration(
+        self, pool: Pool, name: str, index: int, types: Sequence[str], tags: Mapping[str, str]
+    ) -> None:
+        """Make the configuration for types of a round, with the pool's own tags beside `tags`."""
+        key = pool.rounds[index].kms_key_id
         self._call(
             "create_endpoint_config",
-            EndpointConfigName=pool.configuration_name(index),
-            ProductionVariants=[variant],
+            EndpointConfigName=name,
+            ProductionVariants=[production_variant(pool, index, types)],
             Tags=_tag_list({**dict(pool.tags), **tags}),
+            **({"KmsKeyId": key} if key is not None else {}),
         )
 
     def owns_configuration(self, name: str, stack_id: str) -> bool:
@@ -104,26 +83,35 @@ class SageMakerApi:
         tags = self._tags(str(described["EndpointConfigArn"])) if described else None
         return tags is None or tags.get(STACK_ID) == tag_value(stack_id)
 
-    def create_endpoint(self, pool: Pool, index: int, tags: Mapping[str, str]) -> None:
-        """Create the endpoint on the configuration at `index`."""
+    def create_endpoint(self, pool: Pool, configuration_name: str, tags: Mapping[str, str]) -> None:
+        """Create the endpoint on a configuration."""
         self._call(
             "create_endpoint",
             EndpointName=pool.endpoint_name,
-            EndpointConfigName=pool.configuration_name(index),
+            EndpointConfigName=configuration_name,
             Tags=_tag_list({**dict(pool.tags), **tags}),
         )
 
-    def update_endpoint(self, pool: Pool, index: int) -> None:
-        """Move the serving endpoint to the configuration at `index`; the old fleet serves until then."""
+    def update_endpoint(self, pool: Pool, configuration_name: str, *, retain: bool) -> None:
+        """Move the serving endpoint to a configuration; the old fleet serves until then.
+
+        `retain`: keep the instance count that scaling has set.
+        """
         self._call(
             "update_endpoint",
             EndpointName=pool.endpoint_name,
-            EndpointConfigName=pool.configuration_name(index),
+            EndpointConfigName=configuration_name,
+            DeploymentConfig=deployment_config(pool.update, pool.rollback_alarms),
+            **({"RetainAllVariantProperties": True} if retain else {}),
         )
 
     def add_tags(self, arn: str, tags: Mapping[str, str]) -> None:
         """Add tags, or replace the values of those there."""
         self._call("add_tags", ResourceArn=arn, Tags=_tag_list(tags))
+
+    def delete_tags(self, arn: str, keys: Iterable[str]) -> None:
+        """Take tags away; those that are gone are fine."""
+        self._call("delete_tags", ResourceArn=arn, TagKeys=list(keys))
 
     def delete_endpoint(self, name: str) -> None:
         """Begin to delete an endpoint; one that is gone is fine."""
@@ -132,9 +120,6 @@ class SageMakerApi:
     def delete_configuration(self, name: str) -> None:
         """Delete a configuration; one that is gone is fine."""
         self._call_unless_gone("delete_endpoint_config", EndpointConfigName=name)
-
-    def _describe(self, name: str) -> dict[str, Any] | None:
-        return self._call_unless_gone("describe_endpoint", EndpointName=name)
 
     def _configurations(self, endpoint_name: str, stack_id: str) -> tuple[Configuration, ...]:
         prefix = configuration_prefix(endpoint_name)
@@ -156,6 +141,7 @@ class SageMakerApi:
                             arn=item["EndpointConfigArn"],
                             created_at=item["CreationTime"],
                             attempt=parse_attempt(tags),
+                            tags=tags,
                         )
                     )
             if not page.get("NextToken"):
@@ -183,19 +169,17 @@ class SageMakerApi:
             raise
 
     def _call(self, operation: str, **parameters: object) -> dict[str, Any]:
-        try:
-            answer: dict[str, Any] = getattr(self._client, operation)(**parameters)
-        except ClientError as error:
-            code = error.response.get("Error", {}).get("Code", "")
-            message = error.response.get("Error", {}).get("Message", "")
-            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
-            raise ApiError(operation, code, message, classify_error(code, message, status)) from error
-        except ParamValidationError as error:
-            raise ApiError(operation, "ParamValidationError", str(error), Cause.UNKNOWN) from error
-        except BotoCoreError as error:
-            # No answer came: no connection, a time-out, credentials being renewed.
-            raise ApiError(operation, type(error).__name__, str(error), Cause.TRANSIENT) from error
-        return answer
+        return call(self._client, operation, **parameters)
+
+
+def _serving_types(variants: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Types that have instances now, in the pool's order. A variant without pools names no type."""
+    return tuple(
+        str(entry["InstanceType"])
+        for variant in variants
+        for entry in variant.get("InstancePools") or ()
+        if entry.get("CurrentInstanceCount", 0) > 0
+    )
 
 
 def _tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:

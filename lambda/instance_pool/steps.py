@@ -1,5 +1,6 @@
 """What a decision can say: the one next step, each with its reason."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,28 +15,42 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Start:
-    """Make the configuration at `index`, if it is not there, and create or update the endpoint with it."""
+class ReadLimits:
+    """Read the account's quotas, then decide again: types are about to be chosen."""
 
-    index: int
-    how: Literal["create", "update"]
     reason: str
 
 
 @dataclass(frozen=True)
-class Record:
-    """Write down how the attempt at `index` ended, on its configuration, before anything is deleted."""
+class Start:
+    """Make this configuration, if it is not there; else create or update the endpoint with it.
 
+    `types` of the round at `index`; `skipped`: the types left out on the way here, each `TYPE: why`.
+    """
+
+    configuration_name: str
     index: int
+    types: tuple[str, ...]
+    how: Literal["create", "update"]
+    reason: str
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Record:
+    """Write down how an attempt ended, on its configuration, before anything is deleted."""
+
+    configuration_name: str
     outcome: Outcome
     reason: str
 
 
 @dataclass(frozen=True)
 class DeleteEndpoint:
-    """Delete the endpoint, which is ours."""
+    """Delete the endpoint, which is ours. `successor`: the configuration that takes over its scaling."""
 
     reason: str
+    successor: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,8 +62,25 @@ class DeleteConfigurations:
 
 
 @dataclass(frozen=True)
+class RestoreScaling:
+    """Register the variant with Application Auto Scaling as these configurations have it recorded."""
+
+    configuration_names: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Tag:
+    """Give the endpoint the wanted tags and take those away that the resource had before."""
+
+    add: Mapping[str, str]
+    remove: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
 class Done:
-    """The endpoint serves the wanted pool's type at `index`."""
+    """The endpoint serves a fleet of the wanted pool's round at `index`."""
 
     index: int
     attempts: str
@@ -72,4 +104,16 @@ class Fail:
     attempts: str = ""
 
 
-Step = Wait | Start | Record | DeleteEndpoint | DeleteConfigurations | Done | Gone | Fail
+Step = (
+    Wait
+    | ReadLimits
+    | Start
+    | Record
+    | DeleteEndpoint
+    | DeleteConfigurations
+    | RestoreScaling
+    | Tag
+    | Done
+    | Gone
+    | Fail
+)
