@@ -4,6 +4,7 @@ import sys
 
 import aws_cdk as cdk
 
+from stacks.assembly_document import write_document
 from stacks.mapping_reader import SettingsError
 from stacks.settings import load_environments
 from stacks.stage import EnvironmentStage
@@ -11,8 +12,8 @@ from stacks.stage import EnvironmentStage
 app = cdk.App()
 try:
     environments = load_environments(app.node)
+    for environment in environments:
+        EnvironmentStage(app, environment)
 except SettingsError as error:
     sys.exit(f"settings: {error}")
-for environment in environments:
-    EnvironmentStage(app, environment)
-app.synth()
+write_document(app.synth(), environments)

@@ -1,5 +1,6 @@
 """What runs in an endpoint's container: an engine, in an image, on a model."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -9,12 +10,18 @@ from stacks.instance_types import check_gpu_memory, check_one_architecture, flav
 from stacks.mapping_reader import MappingReader
 from stacks.model_settings import BuiltModel, ModelSettings, read_model
 from stacks.notes import Note
-from stacks.pool_settings import read_instance_types
 from stacks.semif_settings import SEMIF_KEYS, SemIfEngine, read_semif_engine
+from stacks.standard_settings import (
+    STANDARD_KEYS,
+    LlamaCppEngine,
+    StandardEngine,
+    StandardEngineName,
+    read_standard_engine,
+)
 
-EngineName = Literal["semif"]
-ENGINES: Final[tuple[EngineName, ...]] = ("semif",)
-EngineSettings = SemIfEngine
+EngineName = Literal["semif"] | StandardEngineName
+ENGINES: Final[tuple[EngineName, ...]] = ("semif", "llama-cpp", "vllm", "strands-decider")
+EngineSettings = SemIfEngine | StandardEngine
 
 
 @dataclass(frozen=True)
@@ -29,7 +36,7 @@ class ContainerSettings:
     @property
     def fetches_model(self) -> bool:
         """Whether the container downloads the model from the Hub by itself, so that it has no archive."""
-        return False
+        return isinstance(self.engine, LlamaCppEngine) and self.engine.download_at_start is not None
 
     @property
     def built_flavour(self) -> Flavour | None:
@@ -46,14 +53,18 @@ class ContainerSettings:
 
 def engine_keys(engine: EngineName) -> tuple[str, ...]:
     """Settings that only this engine has."""
-    return {"semif": SEMIF_KEYS}[engine]
+    return SEMIF_KEYS if engine == "semif" else STANDARD_KEYS[engine]
 
 
 def read_container(
-    reader: MappingReader, *, engine: EngineName, region: str, default_model: ModelSettings
+    reader: MappingReader,
+    *,
+    engine: EngineName,
+    pool: Sequence[str],
+    region: str,
+    default_model: ModelSettings,
 ) -> tuple[ContainerSettings, tuple[Note, ...]]:
-    """Read image, engine and model of an endpoint or of its last resort, and hold them against the pool."""
-    pool = read_instance_types(reader)
+    """Read image, engine and model of an endpoint or of its last resort, and hold them against its types."""
     image = read_image(reader, "image", region)
     flavour: Flavour | None = None
     if image is None:
@@ -61,7 +72,9 @@ def read_container(
     else:
         check_one_architecture(pool, reader.at("pool"))
     container = ContainerSettings(
-        engine=_read_engine(reader, engine, flavour),
+        engine=read_semif_engine(reader, flavour)
+        if engine == "semif"
+        else read_standard_engine(reader, engine, pool=pool, image=image, flavour=flavour, region=region),
         image=image,
         flavour=flavour,
         model=read_model(reader, region) if reader.has("model") else default_model,
@@ -73,9 +86,3 @@ def read_container(
         gpu_layers=container.engine.gpu_layers,
     )
     return container, notes
-
-
-def _read_engine(reader: MappingReader, engine: EngineName, flavour: Flavour | None) -> EngineSettings:
-    match engine:
-        case "semif":
-            return read_semif_engine(reader, flavour)

@@ -26,6 +26,7 @@ from stacks.dlc import Flavour
 from stacks.endpoint_settings import EndpointSettings
 from stacks.model_settings import MODELS_PREFIX, BuiltModel, ReadyModel, S3Place
 from stacks.settings import EnvironmentSettings
+from stacks.standard_settings import stock_image
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class EndpointInputs:
     ) -> None:
         self._stack = stack
         self._environment = environment
+        self._endpoint = endpoint
         self._artifacts = artifacts
         self._provider = self._build_run_provider(endpoint.containers)
         self._built_images: dict[Flavour, ImageInUse] = {}
@@ -73,6 +75,9 @@ class EndpointInputs:
         if container.image is not None:
             repository = repository_arn(self._stack, container.image.repository)
             return ImageInUse(container.image.uri, repository)
+        if container.engine.name != "semif":
+            stock = stock_image(self._environment.region, container.flavour, path=self._endpoint.path)
+            return ImageInUse(stock.uri, repository_arn(self._stack, stock.repository))
         flavour = container.built_flavour
         if flavour is None:
             raise AssertionError("bug: a container without an image of its own, and none is built")

@@ -1,8 +1,10 @@
 """An endpoint as settings describe it: what all engines have in common, and the engine's own part."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from stacks.callers_settings import CallersSettings, read_callers
 from stacks.container_settings import (
     ENGINES,
     ContainerSettings,
@@ -24,6 +26,7 @@ from stacks.pool_settings import (
     rounds_of,
     volume_key_notes,
 )
+from stacks.prices import Affordable, load_prices, read_max_hourly_usd, within_limit
 from stacks.time_proof import WalkTimes, prove
 from stacks.update_settings import UpdateSettings, read_update
 
@@ -36,6 +39,8 @@ COMMON_KEYS: Final = (
     "update",
     "rollback_alarms",
     "last_resort",
+    "max_hourly_usd",
+    "callers",
 )
 """Settings of every endpoint; its engine adds its own."""
 MAX_ROLLBACK_ALARMS: Final = 9
@@ -55,6 +60,7 @@ class LastResortSettings:
     container: ContainerSettings
     round: Round
     instance_count: int
+    left_out: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,7 @@ class EndpointSettings:
     update: UpdateSettings
     rollback_alarms: tuple[str, ...]
     last_resort: LastResortSettings | None
+    callers: CallersSettings | None
     notes: tuple[Note, ...]
 
     @property
@@ -83,6 +90,11 @@ class EndpointSettings:
     def rounds(self) -> tuple[Round, ...]:
         """All rounds of the walk, the last resort included."""
         return (*self.pool.rounds, *([self.last_resort.round] if self.last_resort else []))
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Types of the settings that are never tried, and why."""
+        return {**self.pool.left_out, **(self.last_resort.left_out if self.last_resort else {})}
 
     @property
     def walk_times(self) -> WalkTimes:
@@ -104,8 +116,17 @@ def read_endpoint(
     """Read one endpoint of `endpoints`; `model` is the environment's. Raises SettingsError with the path."""
     engine = endpoints.mapping(key, None).choice("engine", ENGINES) or "semif"
     reader = endpoints.mapping(key, COMMON_KEYS + engine_keys(engine))
-    container, notes = read_container(reader, engine=engine, region=region, default_model=model)
-    pool = read_pool(reader, region=region, left_out={}, cuda_13=container.flavour == "cuda")
+    types = _affordable(reader, reader, region)
+    container, notes = read_container(
+        reader, engine=engine, pool=types.kept, region=region, default_model=model
+    )
+    pool = read_pool(
+        reader,
+        types=types.kept,
+        left_out=types.left_out,
+        region=region,
+        cuda_13=container.flavour == "cuda",
+    )
     last_resort, last_notes = _last_resort(reader, engine, region, pool, model)
     endpoint = EndpointSettings(
         key=key,
@@ -116,10 +137,22 @@ def read_endpoint(
         update=read_update(reader, instance_count=pool.instance_count),
         rollback_alarms=_rollback_alarms(reader),
         last_resort=last_resort,
+        callers=read_callers(reader, region=region),
         notes=(),
     )
     prove(endpoint.walk_times, reader.at("pool"))
     return replace(endpoint, notes=notes + last_notes + volume_key_notes(pool, endpoint.rounds, reader.path))
+
+
+def _affordable(reader: MappingReader, limits: MappingReader, region: str) -> Affordable:
+    """The types of a pool within the limit of `limits`, and the others."""
+    return within_limit(
+        read_instance_types(reader),
+        read_max_hourly_usd(limits),
+        region=region,
+        prices=load_prices(),
+        path=reader.at("pool"),
+    )
 
 
 def _rollback_alarms(reader: MappingReader) -> tuple[str, ...]:
@@ -140,8 +173,9 @@ def _last_resort(
     if not parent.has("last_resort"):
         return None, ()
     reader = parent.mapping("last_resort", _LAST_RESORT_KEYS + engine_keys(engine))
-    container, notes = read_container(reader, engine=engine, region=region, default_model=model)
-    types = read_instance_types(reader)
+    affordable = _affordable(reader, parent, region)
+    types = affordable.kept
+    container, notes = read_container(reader, engine=engine, pool=types, region=region, default_model=model)
     rounds = rounds_of(
         types,
         read_ami_versions(reader, types, cuda_13=container.flavour == "cuda"),
@@ -158,5 +192,6 @@ def _last_resort(
         container=container,
         round=rounds[0],
         instance_count=reader.whole("instance_count", pool.instance_count, 1, 100),
+        left_out=affordable.left_out,
     )
     return settings, notes

@@ -65,12 +65,14 @@ def read_instance_types(reader: MappingReader) -> tuple[str, ...]:
 
 
 def read_pool(
-    reader: MappingReader, *, region: str, left_out: Mapping[str, str], cuda_13: bool
+    reader: MappingReader,
+    *,
+    types: Sequence[str],
+    left_out: Mapping[str, str],
+    region: str,
+    cuda_13: bool,
 ) -> PoolSettings:
-    """Read what POOL_KEYS name; `cuda_13` says that the container is this project's or AWS's CUDA image."""
-    types = [name for name in read_instance_types(reader) if name not in left_out]
-    if not types:
-        raise SettingsError(reader.at("pool"), f"no type is left: {'; '.join(left_out.values())}")
+    """Read what else POOL_KEYS name; `cuda_13`: the container is this project's or AWS's CUDA image."""
     strategy = reader.choice("pool_strategy", POOL_STRATEGIES)
     if strategy == "native" and region not in INSTANCE_POOL_REGIONS:
         raise SettingsError(

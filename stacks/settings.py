@@ -52,6 +52,11 @@ class EnvironmentSettings:
         containers = [container for endpoint in self.endpoints for container in endpoint.containers]
         return tuple(dict.fromkeys(c.built_model for c in containers if c.built_model is not None))
 
+    @property
+    def has_builds(self) -> bool:
+        """Whether there is anything to build."""
+        return bool(self.built_models or self.build.images)
+
 
 def load_environments(node: Node) -> tuple[EnvironmentSettings, ...]:
     """Read the app's context and the process's environment. Raises SettingsError with the key's path."""

@@ -5,9 +5,11 @@ from constructs import Construct
 
 from stacks.artifacts import ArtifactsStack
 from stacks.build import BuildStack
+from stacks.endpoint_settings import EndpointSettings
 from stacks.endpoint_stack import EndpointStack
 from stacks.semif_endpoint import DecisionsStack
 from stacks.settings import EnvironmentSettings
+from stacks.standard_endpoint import StandardStack
 
 
 class EnvironmentStage(cdk.Stage):
@@ -25,12 +27,12 @@ class EnvironmentStage(cdk.Stage):
             protect=settings.protect,
         )
         self.endpoints: dict[str, EndpointStack] = {
-            endpoint.key: DecisionsStack(
+            endpoint.key: _stack_class(endpoint)(
                 self, endpoint.key, environment=settings, settings=endpoint, artifacts=self.artifacts
             )
             for endpoint in settings.endpoints
         }
-        if settings.built_models or settings.build.images:
+        if settings.has_builds:
             builds = BuildStack(self, "builds", environment=settings, artifacts=self.artifacts)
             for endpoint in settings.endpoints:
                 if any(c.built_model or c.built_flavour for c in endpoint.containers):
@@ -38,3 +40,7 @@ class EnvironmentStage(cdk.Stage):
                     self.endpoints[endpoint.key].add_stack_dependency(builds)
         for key, value in settings.tags.items():
             cdk.Tags.of(self).add(key, value)
+
+
+def _stack_class(endpoint: EndpointSettings) -> type[EndpointStack]:
+    return DecisionsStack if endpoint.container.engine.name == "semif" else StandardStack

@@ -10,17 +10,12 @@ UpdateType = Literal["all-at-once", "canary", "rolling", "recreate"]
 UPDATE_TYPES: Final[tuple[UpdateType, ...]] = ("all-at-once", "canary", "rolling", "recreate")
 _KEYS: Final = ("type", "canary_percent", "batch_percent", "wait_s", "termination_wait_s")
 _ALLOWED: Final[dict[UpdateType, tuple[str, ...]]] = {
-    "all-at-once": ("type", "wait_s", "termination_wait_s"),
+    "all-at-once": ("type", "termination_wait_s"),
     "canary": ("type", "canary_percent", "wait_s", "termination_wait_s"),
     "rolling": ("type", "batch_percent", "wait_s"),
     "recreate": ("type",),
 }
-_DEFAULT_WAIT_S: Final[dict[UpdateType, int]] = {
-    "all-at-once": 0,
-    "canary": 300,
-    "rolling": 60,
-    "recreate": 0,
-}
+_DEFAULT_WAIT_S: Final[dict[UpdateType, int]] = {"canary": 300, "rolling": 60}
 MAX_WAIT_S: Final = 1800
 
 
@@ -66,12 +61,14 @@ def read_update(parent: MappingReader, *, instance_count: int) -> UpdateSettings
             f"{kind} shifts at most half of the fleet at a time, so it needs instance_count 2 or more;"
             " use all-at-once, or recreate where the quota is 1",
         )
+
+    def part(key: str, default: int, low: int, high: int) -> int | None:
+        return reader.whole(key, default, low, high) if key in allowed else None
+
     return UpdateSettings(
         type=kind,
-        canary_percent=reader.whole("canary_percent", 10, 1, 50) if "canary_percent" in allowed else None,
-        batch_percent=reader.whole("batch_percent", 50, 5, 50) if "batch_percent" in allowed else None,
-        wait_s=reader.whole("wait_s", _DEFAULT_WAIT_S[kind], 0, MAX_WAIT_S) if "wait_s" in allowed else None,
-        termination_wait_s=reader.whole("termination_wait_s", 0, 0, MAX_WAIT_S)
-        if "termination_wait_s" in allowed
-        else None,
+        canary_percent=part("canary_percent", 10, 1, 50),
+        batch_percent=part("batch_percent", 50, 5, 50),
+        wait_s=part("wait_s", _DEFAULT_WAIT_S.get(kind, 0), 0, MAX_WAIT_S),
+        termination_wait_s=part("termination_wait_s", 0, 0, MAX_WAIT_S),
     )

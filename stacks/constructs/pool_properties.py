@@ -42,8 +42,8 @@ def pool_properties(
             "ModelName": last_resort_model_name,
             "InitialInstanceCount": str(settings.last_resort.instance_count),
         }
-    if pool.left_out:
-        properties["LeftOut"] = dict(pool.left_out)
+    if settings.left_out:
+        properties["LeftOut"] = dict(settings.left_out)
     properties["Update"] = _update(settings.update)
     for number, alarm in enumerate([*own_alarms, *settings.rollback_alarms], start=1):
         properties[f"RollbackAlarm{number}"] = alarm

@@ -86,7 +86,7 @@ def test_defaults() -> None:
     assert (pool.strategy, pool.instance_count, pool.left_out) == ("native", 1, {})
     times = (pool.provision_timeout_s, pool.download_timeout_s, pool.startup_timeout_s)
     assert times == (1200, 900, 600)
-    assert decisions.update == UpdateSettings("all-at-once", None, None, 0, 0)
+    assert decisions.update == UpdateSettings("all-at-once", None, None, None, 0)
     assert (decisions.rollback_alarms, decisions.last_resort, decisions.notes) == ((), None, ())
 
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from instance_pool.attempts import STACK_ID, Outcome, ended_tags, first_tags, started_tags
-from instance_pool.properties import configuration_prefix, parse_pool
-from instance_pool.walk import WALK_LIMIT
-from semif.attempts import MAX_NAME_IN_CONFIGURATION, Attempt, read_attempt
+from instance_pool.pool import PREFIX_LENGTH
+from instance_pool.properties import parse_pool
+from instance_pool.walk import BUDGET, MARGIN
+from semif.attempts import MAX_NAME_IN_CONFIGURATION, read_attempt
 from semif.deployment import POOL_TYPE
 from semif.walk_lines import WALK_BUDGET_S
 from semif_server.settings import Settings
@@ -20,6 +21,7 @@ from stacks.constructs.instance_pool_provider import CONFIGURATION_PREFIX_LENGTH
 from stacks.constructs.polling_provider import TOTAL_TIMEOUT
 from stacks.constructs.pooled_endpoint import RESOURCE_TYPE
 from stacks.example_decision import EXAMPLE_REQUEST, example_command
+from stacks.time_proof import BUDGET_S, MARGIN_S
 from tests.stacks.template_reader import Templates, flat, of_type, rights, statements, the_only
 
 ARTIFACTS, BUILDS, DECISIONS = "semif-dev-artifacts", "semif-dev-builds", "semif-dev-decisions"
@@ -141,15 +143,18 @@ def test_every_variable_is_a_setting_of_the_server(
 
 
 def test_the_custom_resources_properties_parse_as_strings(templates: Templates) -> None:
-    resource = the_only(templates[DECISIONS], "Custom::InstancePoolEndpoint")
+    resource = the_only(templates[DECISIONS], RESOURCE_TYPE)
     pool = parse_pool(flat(resource["Properties"]))
-    assert pool.endpoint_name == "semif-dev-decisions"
-    assert pool.instance_types == ("ml.c7i.2xlarge", "ml.c6i.2xlarge")
+    assert (pool.endpoint_name, pool.variant_name, pool.native) == ("semif-dev-decisions", "AllTraffic", True)
+    (only,) = pool.rounds
+    assert only.types == ("ml.c7i.2xlarge", "ml.c6i.2xlarge")
+    assert (only.initial_instance_count, only.inference_ami_version, only.last_resort) == (1, None, False)
     assert pool.tags == (("team", "decisions"),)
-    assert (pool.variant_name, pool.initial_instance_count) == ("AllTraffic", 1)
-    assert (pool.model_data_download_timeout_s, pool.container_startup_timeout_s) == (900, 600)
-    assert pool.inference_ami_version is None
-    assert CONFIGURATION_ARN.endswith(f"/{configuration_prefix(pool.endpoint_name)}*")
+    times = (pool.provision_timeout_s, pool.download_timeout_s, pool.startup_timeout_s)
+    assert times == (1200, 900, 600)
+    assert (pool.update.type, pool.update.termination_wait_s) == ("all-at-once", 0)
+    assert pool.rollback_alarms == ("semif-dev-decisions-errors",)
+    assert CONFIGURATION_ARN.endswith(f"/{pool.round_name(0)[: -len('0123456789-0')]}*")
 
 
 def test_the_endpoint_goes_before_its_role_and_the_walk(templates: Templates) -> None:
@@ -169,24 +174,35 @@ def test_the_endpoint_goes_before_its_role_and_the_walk(templates: Templates) ->
 
 def test_the_watch_and_the_walk_agree(templates: Templates) -> None:
     when = datetime(2026, 1, 1, tzinfo=UTC)
-    endpoint, types = "e" * 63, ("ml.g6e.xlarge", "ml.c6i.2xlarge")
+    endpoint = "e" * 63
     tags = first_tags(
-        stack_id="arn:1", endpoint_name=endpoint, instance_types=types, index=1, request_id="r-1"
+        stack_id="arn:1",
+        endpoint_name=endpoint,
+        request_id="r-1",
+        types=("ml.g6e.xlarge", "ml.g5.xlarge"),
+        next_types=("ml.c6i.2xlarge",),
+        index=0,
+        rounds=2,
+        last_resort=False,
+        skipped=(),
     )
     tags |= started_tags(when) | ended_tags(Outcome.CAPACITY, "none left", when + timedelta(seconds=9))
-    configuration = f"{configuration_prefix(endpoint)}0123456789-1"
+    configuration = f"{endpoint[:CONFIGURATION_PREFIX_LENGTH]}-0123456789-0"
     read = read_attempt(configuration, tags, endpoint, made_at=when)
-    assert read == Attempt(
-        *("ml.c6i.2xlarge", "capacity", "none left", 9.0, 2, types, when, configuration, "r-1")
-    )
-    assert configuration.startswith(f"{endpoint[:MAX_NAME_IN_CONFIGURATION]}-")
-    assert f"{endpoint[:CONFIGURATION_PREFIX_LENGTH]}-" == configuration_prefix(endpoint)
+    assert read is not None
+    assert (read.outcome, read.reason, read.seconds) == ("capacity", "none left", 9.0)
+    assert (read.position, read.configuration, read.request_id) == (1, configuration, "r-1")
+    assert MAX_NAME_IN_CONFIGURATION == CONFIGURATION_PREFIX_LENGTH == PREFIX_LENGTH
     assert TOTAL_TIMEOUT.to_seconds() == WALK_BUDGET_S
-    assert WALK_LIMIT.total_seconds() < WALK_BUDGET_S
     assert {RESOURCE_TYPE} == {
         kind for kind in (r["Type"] for r in templates[DECISIONS]["Resources"].values()) if "Pool" in kind
     }
     assert RESOURCE_TYPE == POOL_TYPE
+
+
+def test_the_walk_and_the_proof_count_alike() -> None:
+    assert BUDGET.total_seconds() == BUDGET_S < TOTAL_TIMEOUT.to_seconds()
+    assert MARGIN.total_seconds() == MARGIN_S
 
 
 def test_ssm_takes_every_value(templates: Templates) -> None:
@@ -194,7 +210,7 @@ def test_ssm_takes_every_value(templates: Templates) -> None:
         for item in of_type(template, "AWS::SSM::Parameter").values():
             value = flat(item["Properties"]["Value"])
             assert "{{" not in value  # would be a reference to another parameter
-            assert 0 < len(value.encode()) <= 1024
+            assert 0 < len(value.encode()) <= 4096
 
 
 def test_the_waiter_polls_each_15_s_for_55_minutes(templates: Templates) -> None:
@@ -248,13 +264,15 @@ def test_rights_of_the_functions(templates: Templates) -> None:
     any_name = [f"{SAGEMAKER_ARN}:endpoint-config/*", f"{SAGEMAKER_ARN}:endpoint/*"]
     deletions = ["sagemaker:DeleteEndpoint", "sagemaker:DeleteEndpointConfig"]
     readings = ["sagemaker:DescribeEndpoint", "sagemaker:DescribeEndpointConfig", "sagemaker:ListTags"]
+    scaling = "application-autoscaling"
+    alarms = "arn:aws:cloudwatch:eu-central-1:ACCOUNT:alarm"
     assert found == {
         "EndpointWithConfiguration": {
             "Action": ["sagemaker:CreateEndpoint", "sagemaker:UpdateEndpoint"],
             "Resource": own,
         },
         "Configurations": {"Action": "sagemaker:CreateEndpointConfig", "Resource": CONFIGURATION_ARN},
-        "Tags": {"Action": "sagemaker:AddTags", "Resource": own},
+        "Tags": {"Action": ["sagemaker:AddTags", "sagemaker:DeleteTags"], "Resource": own},
         "Deletion": {"Action": deletions, "Resource": own},
         "Reading": {"Action": readings, "Resource": any_name},
         "DeletionOfRenamed": {
@@ -262,9 +280,51 @@ def test_rights_of_the_functions(templates: Templates) -> None:
             "Resource": any_name,
             "Condition": {"StringEquals": {f"aws:ResourceTag/{STACK_ID}": "<AWS::StackId>"}},
         },
-        "Listing": {"Action": "sagemaker:ListEndpointConfigs", "Resource": "*"},
+        "Listing": {
+            "Action": ["sagemaker:ListEndpointConfigs", "sagemaker:ListEndpoints"],
+            "Resource": "*",
+        },
+        "Circumstances": {
+            "Action": [
+                *(
+                    f"{scaling}:DescribeScal{what}"
+                    for what in ("ableTargets", "ingActivities", "ingPolicies")
+                ),
+                f"{scaling}:DescribeScheduledActions",
+                "cloudwatch:DescribeAlarms",
+                "servicequotas:ListServiceQuotas",
+            ],
+            "Resource": "*",
+        },
+        "Scaling": {
+            "Action": [
+                f"{scaling}:DeregisterScalableTarget",
+                f"{scaling}:PutScalingPolicy",
+                f"{scaling}:PutScheduledAction",
+                f"{scaling}:RegisterScalableTarget",
+            ],
+            "Resource": "*",
+            "Condition": {"StringEquals": {f"{scaling}:service-namespace": "sagemaker"}},
+        },
+        "ScalingOfTheVariant": {
+            "Action": "sagemaker:UpdateEndpointWeightsAndCapacities",
+            "Resource": ENDPOINT_ARN,
+        },
+        "ScalingAlarms": {
+            "Action": ["cloudwatch:DeleteAlarms", "cloudwatch:PutMetricAlarm"],
+            "Resource": f"{alarms}:TargetTracking-endpoint/semif-dev-decisions/variant/*",
+        },
+        "OwnState": {"Action": "cloudformation:DescribeStacks", "Resource": "<AWS::StackId>"},
     }
     assert rights(template, f"{POOL}OnEventRole") == {LOGS: log_group}
+
+
+SCALING_ACTIONS = (
+    *("DescribeScalableTargets", "DescribeScalingActivities", "DescribeScalingPolicies"),
+    *("DescribeScheduledActions", "DeregisterScalableTarget", "RegisterScalableTarget"),
+    *("PutScalingPolicy", "PutScheduledAction"),
+)
+"""Those that write are bound to SageMaker's namespace; a target's id is not known before it exists."""
 
 
 def test_no_role_has_more_than_these(templates: Templates) -> None:
@@ -287,6 +347,10 @@ def test_no_role_has_more_than_these(templates: Templates) -> None:
             "inspector2:ListCoverage",
             "inspector2:ListFindings",
             "sagemaker:ListEndpointConfigs",
+            "sagemaker:ListEndpoints",
+            "servicequotas:ListServiceQuotas",
+            "cloudwatch:DescribeAlarms",
+            *(f"application-autoscaling:{name}" for name in SCALING_ACTIONS),
         }
         assert not any("*" in action for action in broad)
 
@@ -296,8 +360,8 @@ def test_outputs_and_parameters(templates: Templates) -> None:
         ARTIFACTS: ["BucketName", "RepositoryUri"],
         BUILDS: ["ArchiveProject", "ImageCpuProject", "LogGroup"],
         DECISIONS: [
-            *("Attempts", "EndpointArn", "EndpointName", "ExampleCommand", "ImageUri"),
-            *("InstanceType", "LogGroup", "ModelSha256", "ModelUri", "Region"),
+            *("Attempts", "Degraded", "EndpointArn", "EndpointName", "ExampleCommand", "ImageUri"),
+            *("InstanceType", "LogGroup", "ModelSha256", "ModelUri", "Region", "Round"),
         ],
     }
     for stack, names in expected.items():
@@ -311,6 +375,11 @@ def test_outputs_and_parameters(templates: Templates) -> None:
             for item in of_type(template, "AWS::SSM::Parameter").values()
         }
         path = stack.replace("semif-dev-", "/semif/dev/")
+        if stack == DECISIONS:
+            pool = json.loads(parameters.pop(f"{path}/pool"))
+            resource = flat(the_only(template, RESOURCE_TYPE)["Properties"])
+            assert pool == {key: value for key, value in resource.items() if key != "ServiceToken"}
+            assert parameters.pop(f"{path}/pool-function").startswith(f"<{POOL}IsComplete")
         assert parameters == {
             f"{path}/{re.sub('(?<!^)(?=[A-Z])', '-', name).lower()}": value for name, value in outputs.items()
         }
@@ -341,8 +410,9 @@ def test_names_fit(synthesize: Any, environment: dict[str, Any]) -> None:
     long = environment | {"name": "a23456789-123456"}
     for stack, template in synthesize(long).items():
         assert len(stack) <= 63
-        for resource in of_type(template, "Custom::InstancePoolEndpoint").values():
-            assert len(parse_pool(flat(resource["Properties"])).configuration_name(99)) <= 63
+        for resource in of_type(template, RESOURCE_TYPE).values():
+            pool = parse_pool(flat(resource["Properties"]))
+            assert len(pool.attempt_name(99, ("ml.c6i.2xlarge",), "request")) <= 63
 
 
 @pytest.mark.parametrize(
@@ -351,7 +421,9 @@ def test_names_fit(synthesize: Any, environment: dict[str, Any]) -> None:
 )
 def test_partitions(synthesize: Any, environment: dict[str, Any], region: str, partition: str) -> None:
     build = {"base_image_cpu": f"registry.example/llama-cpp@sha256:{'1' * 64}"}
-    templates = synthesize(environment | {"region": region, "account": "111122223333", "build": build})
+    one_type = {"decisions": {"pool": ["ml.c6i.2xlarge"]}}
+    settings = {"region": region, "account": "111122223333", "build": build, "endpoints": one_type}
+    templates = synthesize(environment | settings)
     text = json.dumps([flat(template) for template in templates.values()])
     arns = set(re.findall(r"arn:(aws[a-z-]*):", text))
     assert arns <= {partition, "aws"}
@@ -362,8 +434,9 @@ def test_partitions(synthesize: Any, environment: dict[str, Any], region: str, p
 
 def test_a_given_image_is_what_may_be_pulled(synthesize: Any, environment: dict[str, Any]) -> None:
     uri = "999988887777.dkr.ecr.eu-central-1.amazonaws.com/team/image@sha256:" + "1" * 64
-    decisions = environment["endpoints"]["decisions"] | {
+    decisions = {
         "image": {"uri": uri},
+        "pool": ["ml.g5.xlarge"],
         "inference_ami_version": "al2023-ami-sagemaker-inference-gpu-4-1",
         "threads": 7,
     }
@@ -373,8 +446,8 @@ def test_a_given_image_is_what_may_be_pulled(synthesize: Any, environment: dict[
     assert container["Environment"]["SEMIF_THREADS"] == "7"
     arn = "arn:aws:ecr:eu-central-1:999988887777:repository/team/image"
     assert arn in rights(template, "ExecutionRole").values()
-    pool = parse_pool(flat(the_only(template, "Custom::InstancePoolEndpoint")["Properties"]))
-    assert pool.inference_ami_version == "al2023-ami-sagemaker-inference-gpu-4-1"
+    pool = parse_pool(flat(the_only(template, RESOURCE_TYPE)["Properties"]))
+    assert pool.rounds[0].inference_ami_version == "al2023-ami-sagemaker-inference-gpu-4-1"
 
 
 def test_invoke_is_granted_on_one_endpoint(environment: dict[str, Any]) -> None:
