@@ -11,6 +11,9 @@ from botocore.config import Config
 
 from localaws.protocol import Scope
 
+SERVICE_KEY = "localaws"
+"""Access key of the local AWS itself: its services may assume every role, as AWS's do by the role's trust."""
+
 _CONFIG = Config(
     connect_timeout=10,
     max_pool_connections=64,
@@ -25,7 +28,7 @@ class Clients:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._session = boto3.Session(aws_access_key_id="local", aws_secret_access_key="local")  # noqa: S106
+        self._session = boto3.Session(aws_access_key_id=SERVICE_KEY, aws_secret_access_key="local")  # noqa: S106
         self._lock = threading.Lock()
         self._clients: dict[tuple[Scope, str], Any] = {}
         self._credentials: dict[str, Mapping[str, str]] = {}
@@ -58,7 +61,7 @@ class Clients:
 
     def _client(self, service: str, region: str, credentials: Mapping[str, str]) -> Any:
         keys = {
-            "aws_access_key_id": credentials.get("AccessKeyId", "local"),
+            "aws_access_key_id": credentials.get("AccessKeyId", SERVICE_KEY),
             "aws_secret_access_key": credentials.get("SecretAccessKey", "local"),
             "aws_session_token": credentials.get("SessionToken"),
         }

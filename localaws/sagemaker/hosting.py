@@ -34,6 +34,7 @@ class HostingSettings:
     startup_cap_s: float = 3600.0
     """Upper limit on any variant's own start-up and download time-outs, so that tests end soon."""
     invocation_limit_s: float = 60.0
+    stream_limit_s: float = 480.0
 
 
 class HostingError(Exception):

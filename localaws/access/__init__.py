@@ -1,0 +1,1 @@
+"""Who may do what: roles' trust at sts:AssumeRole, and policies at sagemaker:InvokeEndpoint."""
