@@ -54,16 +54,19 @@ def _estimate(known: Mapping[Candidate, Price], candidates: Sequence[Candidate])
     if not known:
         return []
     dearest = max(known, key=lambda candidate: known[candidate].usd * candidate.instance_count)
-    parts = [_monthly(candidates[0], known[candidates[0]])] if candidates[0] in known else []
-    if len(candidates) > 1:
-        parts.append(f"the dearest known is {_monthly(dearest, known[dearest])}")
+    first = candidates[0]
+    if first == dearest:
+        also = ", the first choice and the dearest known," if len(candidates) > 1 else ","
+        return [f"Estimate: {first.instance_type}{also} {_monthly(first, known[first])}"]
+    parts = [f"{first.instance_type}, {_monthly(first, known[first])}"] if first in known else []
+    parts.append(f"the dearest known is {dearest.instance_type}, {_monthly(dearest, known[dearest])}")
     return [f"Estimate: {'; '.join(parts)}"]
 
 
 def _monthly(candidate: Candidate, price: Price) -> str:
     monthly_usd = price.usd * candidate.instance_count * HOURS_PER_MONTH
     return (
-        f"{candidate.instance_type}, about {monthly_usd:,.0f} USD a month"
+        f"about {monthly_usd:,.0f} USD a month"
         f" ({candidate.instance_count} x {price.usd:g} USD x {HOURS_PER_MONTH} h; price of {price.date})"
     )
 
