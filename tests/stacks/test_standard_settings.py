@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from localaws.llama_cpp_container.entry_point import plan
 from stacks.container_variables import MAX_BYTES, MAX_VALUE_BYTES, MAX_VARIABLES
 from stacks.dlc import DIGESTS, Flavour
 from stacks.images import ImageSettings, ecr_image
@@ -72,6 +73,15 @@ def test_all_settings() -> None:
         "SM_LLAMA_CPP_FLASH_ATTN": "on",
         "GGML_CUDA_ENABLE_UNIFIED_MEMORY": "1",
     }
+
+
+def test_the_containers_entry_point_makes_llama_servers_flags_of_them() -> None:
+    settings = {"context_tokens": 2048, "threads": 8, "environment": {"SM_LLAMA_CPP_NO_WARMUP": "true"}}
+    planned = plan(variables(settings, pool=GPU))
+    assert planned.port == 8080
+    assert " ".join(planned.flags) == (
+        f"--model {GGUF} --ctx-size 2048 --parallel 1 --n-gpu-layers 999 --threads 8 --no-warmup"
+    )
 
 
 def test_all_layers_go_to_a_gpu_and_none_to_a_cpu() -> None:
