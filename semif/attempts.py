@@ -1,10 +1,13 @@
 """The attempts of one walk over an instance pool, read from the tags of its endpoint configurations. Pure.
 
-The walk gives every type it tries an endpoint configuration named `<endpoint>-<hex of the content>-<index>`
-with the tags `semif:endpoint`, `semif:pool` (types joined by one space), `semif:position` ("2/3") and
-`semif:request-id` (of the CloudFormation request); `semif:started-at` once SageMaker accepted the call;
-and once the try is over `semif:ended-at`, `semif:reason` and `semif:outcome` (in-service, capacity, quota,
-failed).
+The walk gives each attempt an endpoint configuration named `<endpoint>-<hex of the content>-<round>`, with
+six hex digits more where it tries a part of a round. Its tags: `semif:endpoint`, `semif:position` ("2/3": the
+round), `semif:pool` (the types of the attempt, joined by one space), `semif:next` (those of the next round),
+`semif:skipped` and `semif:skipped-2` onwards (types passed over, each `TYPE: why`, joined by " / "),
+`semif:last-resort` ("true") and `semif:request-id` (of the CloudFormation request, or of the climb);
+`semif:started-at` once SageMaker accepted the call; and once the try is over `semif:ended-at`,
+`semif:reason`, `semif:outcome` (in-service, capacity, quota, failed) and `semif:dropped` (the type that a
+quota refusal named).
 """
 
 import re
@@ -13,27 +16,38 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 POSITION = re.compile(r"(\d{1,3})/(\d{1,3})")
-MAX_TAG = 256
-MAX_NAME_IN_CONFIGURATION = 48  # characters of the endpoint's name that its configurations' names begin with
+MAX_NAME_IN_CONFIGURATION = 40  # characters of the endpoint's name that its configurations' names begin with
+SKIPPED_SEPARATOR = " / "
+_NAME_END = re.compile(r"-\d{1,3}(-[0-9a-f]{6})?")
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One instance type that the walk tried, or is trying.
+    """Types that the walk tried, or is trying, together.
 
     `outcome` is "" while it lasts; `seconds` is how long it took, None while it lasts. `started_at` is when
-    SageMaker accepted the call, or when the configuration was made if it did not (yet).
+    SageMaker accepted the call, or when the configuration was made if it did not (yet). `position` counts the
+    rounds from 1.
     """
 
-    instance_type: str
+    types: tuple[str, ...]
     outcome: str
     reason: str
     seconds: float | None
     position: int
-    pool: tuple[str, ...]
+    rounds: int
     started_at: datetime
     configuration: str
+    next_types: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    last_resort: bool = False
+    dropped: str = ""
     request_id: str = ""
+
+    @property
+    def instance_type(self) -> str:
+        """Its types in one text; most often it is one."""
+        return ", ".join(self.types)
 
     @property
     def ended_at(self) -> datetime | None:
@@ -44,13 +58,23 @@ class Attempt:
 
     @property
     def walk(self) -> str:
-        """What all attempts of one walk share: the name without its index, and the request."""
-        return f"{self.configuration.rpartition('-')[0]} {self.request_id}".strip()
+        """What all attempts of one walk share: the name without its end, and the request."""
+        stem = self.configuration
+        if end := list(_NAME_END.finditer(stem)):
+            stem = stem[: end[-1].start()]
+        return f"{stem} {self.request_id}".strip()
 
     @property
-    def next_type(self) -> str | None:
-        """The type that the walk tries after this one, if it moves on."""
-        return self.pool[self.position] if self.position < len(self.pool) else None
+    def moves_on(self) -> bool:
+        """Whether the walk goes on to other types after this outcome."""
+        return self.outcome in {"capacity", "quota"}
+
+    @property
+    def following(self) -> tuple[int, tuple[str, ...]] | None:
+        """Round and types that come next if this outcome moves on; those left of a refused round first."""
+        if self.outcome == "quota" and self.dropped in self.types and len(self.types) > 1:
+            return self.position, tuple(name for name in self.types if name != self.dropped)
+        return (self.position + 1, self.next_types) if self.next_types else None
 
 
 def read_attempt(
@@ -61,41 +85,50 @@ def read_attempt(
     `made_at` is the configuration's creation time.
     """
     position = POSITION.fullmatch(tags.get("semif:position", ""))
-    if tags.get("semif:endpoint") != endpoint or position is None:
+    types = tuple(tags.get("semif:pool", "").split())
+    if tags.get("semif:endpoint") != endpoint or position is None or not types:
         return None
     index, count = int(position[1]), int(position[2])
-    pool = _pool(tags.get("semif:pool", ""), count)
-    if not 1 <= index <= len(pool):
+    if not 1 <= index <= count:
         return None
     started_at = _moment(tags.get("semif:started-at", "")) or made_at
     ended_at = _moment(tags.get("semif:ended-at", ""))
     return Attempt(
-        instance_type=pool[index - 1],
+        types=types,
         outcome=tags.get("semif:outcome", ""),
         reason=tags.get("semif:reason", ""),
         seconds=None if ended_at is None else max(0.0, (ended_at - started_at).total_seconds()),
         position=index,
-        pool=pool,
+        rounds=count,
         started_at=started_at,
         configuration=configuration,
+        next_types=tuple(tags.get("semif:next", "").split()),
+        skipped=_skipped(tags),
+        last_resort=tags.get("semif:last-resort") == "true",
+        dropped=tags.get("semif:dropped", ""),
         request_id=tags.get("semif:request-id", ""),
     )
 
 
 def latest_walk(attempts: Iterable[Attempt], *, since: datetime | None = None) -> list[Attempt]:
-    """The attempts of the newest walk in order of position; none if it began before `since`."""
+    """The attempts of the newest walk in their order; none if it began before `since`."""
     found = [attempt for attempt in attempts if since is None or attempt.started_at >= since]
     if not found:
         return []
     newest = max(found, key=lambda attempt: attempt.started_at)
-    return sorted((a for a in found if a.walk == newest.walk), key=lambda a: (a.position, a.started_at))
+    same = (attempt for attempt in found if attempt.walk == newest.walk)
+    # Within a round a refusal leaves fewer types for the next attempt.
+    return sorted(same, key=lambda a: (a.position, -len(a.types), a.started_at))
 
 
-def _pool(text: str, count: int) -> tuple[str, ...]:
-    """The pool's types; of a pool too long for a tag (256 characters) the last are known by number only."""
-    types = text.split()
-    whole = types[:-1] if len(text) >= MAX_TAG else types[:count]
-    return (*whole, *(f"type {number}" for number in range(len(whole) + 1, count + 1)))
+def _skipped(tags: Mapping[str, str]) -> tuple[str, ...]:
+    numbered = sorted(
+        (int(key.rpartition("-")[2]), value)
+        for key, value in tags.items()
+        if re.fullmatch(r"semif:skipped-\d{1,2}", key)
+    )
+    values = [tags.get("semif:skipped", ""), *(value for _, value in numbered)]
+    return tuple(entry for value in values for entry in value.split(SKIPPED_SEPARATOR) if entry)
 
 
 def _moment(text: str) -> datetime | None:

@@ -20,7 +20,7 @@ from semif.operator_cli import deploy, destroy, doctor
 from semif.package_model import command as package_command
 from semif.package_model.convert import Tools
 from semif.prices_cli import prices
-from semif.progress import Progress
+from semif.progress import SETTLE_S, Progress
 from semif.watch import Ports, follow
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -112,6 +112,9 @@ def watch(
     wait: Annotated[
         float, typer.Option(min=0, help="Seconds to wait for a stack that does not exist yet.")
     ] = 300,
+    settle: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait for another stack to begin after one has ended.")
+    ] = SETTLE_S,
     region: Region = None,
     profile: Profile = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also print each resource.")] = False,
@@ -136,7 +139,7 @@ def watch(
             reader.connect(renewed)
             return not renewed.fixed_credentials
 
-        progress = Progress(env, aws.region, wait_s=wait, verbose=verbose)
+        progress = Progress(env, aws.region, wait_s=wait, settle_s=settle, verbose=verbose)
         ports = Ports(reader.read, renew, write, time.sleep, time.monotonic)
         try:
             code = follow(progress, ports, interval_s=interval, timeout_s=timeout)

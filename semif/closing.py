@@ -3,13 +3,17 @@
 from semif.deployment import Stack, first_failure
 from semif.terminal import columns, printable
 
+CLIMB = "next: when there is capacity again, semif climb moves the endpoint to a preferred type"
+
 
 def success_lines(stack: Stack) -> list[str]:
     """The stack and its outputs, or that it is gone."""
     if stack.gone:
         return [f"{stack.name} is deleted"]
     rows = [(name, printable(value)) for name, value in sorted((stack.outputs or {}).items())]
-    return [f"{stack.name} {stack.status}", *columns(rows)]
+    degraded = (stack.outputs or {}).get("Degraded", "no")
+    warning = [printable(degraded), CLIMB] if degraded != "no" else []
+    return [f"{stack.name} {stack.status}", *columns(rows), *warning]
 
 
 def failure_lines(stack: Stack) -> list[str]:

@@ -19,6 +19,8 @@ PROVIDER_PREFIX = re.compile(
     r"Received response status \[FAILED\] from custom resource\. Message returned: (?:Error: )?"
 )
 JS_FRAME = re.compile(r"\s*at .+:\d+:\d+\)?")
+FIRST_PARTS = ("artifacts", "builds")  # stacks that are deployed before those of the endpoints
+LAST_PARTS = ("observability",)
 CANCELLED = ("resource creation cancelled", "resource update cancelled", "resource deletion cancelled")
 
 
@@ -49,11 +51,12 @@ class StackEvent:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """DescribeEndpoint; `status` is SageMaker's."""
+    """DescribeEndpoint; `status` is SageMaker's, `serving_types` those of a native pool with instances."""
 
     name: str
     status: str
     failure_reason: str = ""
+    serving_types: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,32 @@ class BuildRun:
     since: datetime
     last: Run
     timeout_minutes: int | None
+
+
+def stacks_of(env: str, names: Iterable[str]) -> tuple[str, ...]:
+    """The names of an environment's stacks, in the order of deployment.
+
+    An environment's name may go on with a hyphen, as a stack's does. But every environment has artifacts.
+    """
+    known = set(names)
+    prefix = f"semif-{env}-"
+    longer = tuple(
+        name.removesuffix(FIRST_PARTS[0])
+        for name in known
+        if name.startswith(prefix) and name.endswith(f"-{FIRST_PARTS[0]}") and len(name) > len(prefix) + 9
+    )
+    mine = [name for name in known if name.startswith(prefix) and not name.startswith(longer)]
+    return tuple(sorted(mine, key=lambda name: (_rank(name.removeprefix(prefix)), name)))
+
+
+def is_endpoint_stack(env: str, name: str) -> bool:
+    """Whether an environment's stack is one of an endpoint."""
+    return name.removeprefix(f"semif-{env}-") not in {*FIRST_PARTS, *LAST_PARTS}
+
+
+def _rank(part: str) -> int:
+    order = (*FIRST_PARTS, "", *LAST_PARTS)
+    return order.index(part) if part in order else len(FIRST_PARTS)
 
 
 def is_own_event(event: StackEvent, stack_id: str) -> bool:

@@ -1,6 +1,6 @@
 """Looks at an environment's stacks and their endpoints: CloudFormation and SageMaker in, snapshots out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,25 @@ from semif.deployment import (
     is_start,
     last_operation,
     pool_endpoint,
+    stacks_of,
 )
 from semif.walk_api import AttemptReader
 
 if TYPE_CHECKING:
+    from mypy_boto3_cloudformation.literals import StackStatusType
     from mypy_boto3_cloudformation.type_defs import StackEventTypeDef, StackTypeDef
 
-PARTS = ("artifacts", "builds", "standard", "decisions", "observability")
+LIST_S = 10  # between two listings of the account's stacks while some of ours are under way
+
+
+EXISTING: "tuple[StackStatusType, ...]" = (
+    "CREATE_COMPLETE", "CREATE_FAILED", "CREATE_IN_PROGRESS", "DELETE_FAILED", "DELETE_IN_PROGRESS",
+    "IMPORT_COMPLETE", "IMPORT_IN_PROGRESS", "IMPORT_ROLLBACK_COMPLETE", "IMPORT_ROLLBACK_FAILED",
+    "IMPORT_ROLLBACK_IN_PROGRESS", "REVIEW_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED",
+    "ROLLBACK_IN_PROGRESS", "UPDATE_COMPLETE", "UPDATE_COMPLETE_CLEANUP_IN_PROGRESS", "UPDATE_FAILED",
+    "UPDATE_IN_PROGRESS", "UPDATE_ROLLBACK_COMPLETE", "UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS",
+    "UPDATE_ROLLBACK_FAILED", "UPDATE_ROLLBACK_IN_PROGRESS",
+)  # fmt: skip
 
 
 def _utc_now() -> datetime:
@@ -30,11 +42,26 @@ def _utc_now() -> datetime:
 
 
 class DeploymentReader:
-    """Reads snapshots of environment `env`, page by page only as far back as needed."""
+    """Reads snapshots of environment `env`, page by page only as far back as needed.
 
-    def __init__(self, aws: Aws, env: str, *, now: Callable[[], datetime] = _utc_now) -> None:
+    `stacks` are the names to look at; without them the account's stacks are listed, while some are under way
+    every `LIST_S` seconds only.
+    """
+
+    def __init__(
+        self,
+        aws: Aws,
+        env: str,
+        *,
+        stacks: Sequence[str] | None = None,
+        now: Callable[[], datetime] = _utc_now,
+    ) -> None:
         self._env = env
         self._now = now
+        self._names = tuple(stacks or ())
+        self._lists = stacks is None
+        self._listed_at: datetime | None = None
+        self._under_way = False
         self._ids: dict[str, str] = {}
         self._events: dict[str, tuple[StackEvent, ...]] = {}
         self._settled: dict[str, tuple[tuple[object, ...], Stack]] = {}
@@ -51,9 +78,22 @@ class DeploymentReader:
     def read(self) -> Snapshot:
         """Look once. Raises `SemifError`; then nothing is lost, and the next look may succeed."""
         with aws_errors(f"environment {self._env}"):
-            found = [self._find(f"semif-{self._env}-{part}") for part in PARTS]
+            self._list()
+            found = [self._find(name) for name in self._names]
             stacks = tuple(self._stack(stack) for stack in found if stack is not None)
+        self._under_way = any(stack.under_way for stack in stacks)
         return Snapshot(self._now(), stacks)
+
+    def _list(self) -> None:
+        """Find the environment's stacks by their names, those that this reader has seen included."""
+        now = self._now()
+        fresh = self._listed_at is not None and (now - self._listed_at).total_seconds() < LIST_S
+        if not self._lists or (self._under_way and fresh):
+            return
+        pages = self._cloudformation.get_paginator("list_stacks").paginate(StackStatusFilter=list(EXISTING))
+        names = [stack["StackName"] for page in pages for stack in page["StackSummaries"]]
+        self._names = stacks_of(self._env, [*names, *self._ids])
+        self._listed_at = now
 
     def _find(self, name: str) -> "StackTypeDef | None":
         found = self._describe(name)
@@ -132,7 +172,11 @@ class DeploymentReader:
             if code == "ValidationException" and "could not find" in text.lower():
                 return None
             raise
-        return Endpoint(name, found["EndpointStatus"], found.get("FailureReason", ""))
+        pools = [p for v in found.get("ProductionVariants", []) for p in v.get("InstancePools", [])]
+        serving = [p["InstanceType"] for p in pools if p.get("CurrentInstanceCount", 0) > 0]
+        return Endpoint(
+            name, found["EndpointStatus"], found.get("FailureReason", ""), tuple(dict.fromkeys(serving))
+        )
 
 
 def _event(found: "StackEventTypeDef") -> StackEvent:

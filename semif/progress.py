@@ -9,15 +9,13 @@ from datetime import datetime, timedelta, tzinfo
 
 from semif.build_lines import BuildLines, build_state
 from semif.closing import failure_lines, success_lines
-from semif.deployment import Snapshot, Stack, StackEvent, is_own_event, is_start
+from semif.deployment import Snapshot, Stack, StackEvent, is_endpoint_stack, is_own_event, is_start, pool_runs
 from semif.errors import ExitCode
 from semif.terminal import duration, printable, time_left
 from semif.walk_lines import WalkLines, walk_state
 
 HEARTBEAT_S = 30
 SETTLE_S = 20  # after a stack is done, the CDK CLI takes some seconds until it begins the next one
-ENDPOINT_STACKS = ("standard", "decisions")
-LAST_STACK = "decisions"
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,10 @@ class Step:
 
 @dataclass
 class Progress:
-    """Follows one environment. `wait_s`: how long a stack may be missing; `tz` of the printed times."""
+    """Follows one environment. `wait_s`: how long a stack may be missing; `tz` of the printed times.
+
+    `expected`: the stacks that the deployment makes, where that is known.
+    """
 
     env: str
     region: str
@@ -46,11 +47,13 @@ class Progress:
     wait_s: float = 300
     settle_s: float = SETTLE_S
     verbose: bool = False
+    expected: Sequence[str] = ()
     _spoken: set[str] = field(default_factory=set)
     _walks: dict[str, WalkLines] = field(default_factory=dict)
     _builds: dict[str, BuildLines] = field(default_factory=dict)
     _active: set[str] = field(default_factory=set)
     _begun: bool = False
+    _several: bool = False
     _quiet_since: datetime | None = None
     _last_line_at: datetime | None = None
 
@@ -63,6 +66,8 @@ class Progress:
                 self._active.add(stack.id)
         if first:
             self._pass_over(stack for stack in snapshot.stacks if not stack.under_way)
+        walking = [stack for stack in snapshot.stacks if stack.id in self._active and pool_runs(stack.events)]
+        self._several = self._several or len(walking) > 1
         said = sorted(
             (line for stack in snapshot.stacks for line in self._stack_lines(stack)), key=lambda line: line[0]
         )
@@ -98,7 +103,10 @@ class Progress:
                 lines.append((event.at, text))
         walk = self._walks.setdefault(stack.id, WalkLines())
         builds = self._builds.setdefault(stack.id, BuildLines())
-        return lines + builds.lines(stack) + walk.lines(stack)
+        told = walk.lines(stack)
+        if self._several:
+            told = [(moment, _named(stack, text)) for moment, text in told]
+        return lines + builds.lines(stack) + told
 
     def _event_text(self, stack: Stack, event: StackEvent) -> str:
         reason = f": {printable(event.cause)}" if event.reason else ""
@@ -117,9 +125,12 @@ class Progress:
             return []
         under_way = [stack for stack in snapshot.stacks if stack.under_way]
         # A walk or a build is what people wait for; other stacks are named when there is none.
-        waited_for = [text for stack in under_way if (text := _waited_for(stack, snapshot.now))]
+        waited_for = [(stack, text) for stack in under_way if (text := _waited_for(stack, snapshot.now))]
+        if len(waited_for) > 1:
+            # Several endpoints walk at the same time: each line says whose it is.
+            return [(snapshot.now, _named(stack, text)) for stack, text in waited_for]
         if waited_for or under_way:
-            text = waited_for[0] if waited_for else _stack_state(under_way[0], snapshot.now)
+            text = waited_for[0][1] if waited_for else _stack_state(under_way[0], snapshot.now)
             return [(snapshot.now, text)]
         return [(snapshot.now, self._waiting_text(snapshot))]
 
@@ -127,14 +138,14 @@ class Progress:
         if self._endpoint_exists(snapshot) or any(stack.gone for stack in snapshot.stacks):
             return "no stack is under way; waiting for the next one to begin"
         left = time_left(self.wait_s - self._quiet_s(snapshot))
-        return f"{self._name(LAST_STACK)} does not exist yet in {self.region}; waiting for it, {left}"
+        return f"{self.env} has no endpoint's stack yet in {self.region}; waiting for one, {left}"
 
-    def _name(self, part: str) -> str:
-        return f"semif-{self.env}-{part}"
+    def _endpoint_stacks(self, snapshot: Snapshot) -> list[Stack]:
+        found = (stack for stack in snapshot.stacks if is_endpoint_stack(self.env, stack.name))
+        return [stack for stack in found if not stack.in_review]
 
     def _endpoint_exists(self, snapshot: Snapshot) -> bool:
-        names = {self._name(part) for part in ENDPOINT_STACKS}
-        return any(stack.name in names and not stack.in_review for stack in snapshot.stacks)
+        return bool(self._endpoint_stacks(snapshot))
 
     def _quiet_s(self, snapshot: Snapshot) -> float:
         quiet = snapshot.now - self._quiet_since if self._quiet_since else timedelta()
@@ -162,12 +173,14 @@ class Progress:
         missing = not self._endpoint_exists(snapshot) and not _destroyed(seen)
         if missing or any(stack.in_review for stack in snapshot.stacks):
             return self._quiet_s(snapshot) < self.wait_s
-        last = any(stack.name == self._name(LAST_STACK) and not stack.gone for stack in seen)
-        return bool(seen) and not last and self._quiet_s(snapshot) < self.settle_s
+        # A deployment need not touch every stack, so quiet is an end too.
+        done = {stack.name for stack in seen if not stack.gone}
+        complete = bool(self.expected) and done.issuperset(self.expected)
+        return bool(seen) and not complete and self._quiet_s(snapshot) < self.settle_s
 
     def _missing_lines(self) -> tuple[str, ...]:
         return (
-            f"{self._name(LAST_STACK)} does not exist in {self.region} after {duration(self.wait_s)}",
+            f"{self.env} has no endpoint's stack in {self.region} after {duration(self.wait_s)}",
             f"next: deploy it (cdk deploy '{self.env}/*'), or check the name and the region",
         )
 
@@ -179,6 +192,10 @@ def _destroyed(seen: Sequence[Stack]) -> bool:
 
 def _waited_for(stack: Stack, now: datetime) -> str:
     return "; ".join(text for text in (build_state(stack, now), walk_state(stack, now)) if text)
+
+
+def _named(stack: Stack, text: str) -> str:
+    return text if text.startswith(stack.name) else f"{stack.name}: {text}"
 
 
 def _stack_state(stack: Stack, now: datetime) -> str:

@@ -1,14 +1,15 @@
-"""The walk of one stack as lines: each type that ends, what comes next, the time left. Pure.
+"""The walk of one stack as lines: each attempt that ends, what comes next, the time left. Pure.
 
 The time left counts from CloudFormation's *_IN_PROGRESS event of the custom resource: the Provider framework
 gives up `WALK_BUDGET_S` later.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from semif.attempts import Attempt, latest_walk
-from semif.deployment import Run, Stack, pool_runs
+from semif.deployment import Endpoint, Run, Stack, pool_runs
 from semif.terminal import duration, printable, time_left
 
 WALK_BUDGET_S = 55 * 60
@@ -20,35 +21,57 @@ CLOCK_SLACK = timedelta(seconds=2)
 class WalkLines:
     """Remembers which attempts of a stack's walks have been spoken of."""
 
-    _begun: set[tuple[str, int]] = field(default_factory=set)
+    _begun: set[tuple[str, int, tuple[str, ...]]] = field(default_factory=set)
     _over: set[tuple[str, datetime]] = field(default_factory=set)
+    _skipped: set[tuple[str, str]] = field(default_factory=set)
 
     def lines(self, stack: Stack) -> list[tuple[datetime, str]]:
         """What is new, with the moment it happened."""
         lines = []
         runs = pool_runs(stack.events)
         for attempt in current_walk(stack, runs):
-            if (attempt.walk, attempt.position) not in self._begun:
-                self._begun.add((attempt.walk, attempt.position))
-                # The tag's whole second may lie before the event that caused the attempt.
-                began_at = max(attempt.started_at, runs[0].started_at)
-                lines.append((began_at, f"{_place(attempt)}, {_left(runs, began_at)}"))
-            ended_at, key = attempt.ended_at, (attempt.configuration, attempt.started_at)
-            if not attempt.outcome or ended_at is None or key in self._over:
-                continue
-            self._over.add(key)
-            text = f"{attempt.instance_type} {_result(attempt)}"
-            if attempt.outcome not in {"capacity", "quota"}:
-                lines.append((ended_at, text))
-            elif next_type := attempt.next_type:
-                self._begun.add((attempt.walk, attempt.position + 1))
-                coming = f"{next_type}, {attempt.position + 1} of {len(attempt.pool)}"
-                lines.append((ended_at, f"{text} → {coming}, {_left(runs, ended_at)}"))
-            else:
-                lines.append(
-                    (ended_at, f"{text}, {attempt.position} of {len(attempt.pool)}, no type is left")
-                )
+            # The tag's whole second may lie before the event that caused the attempt.
+            began_at = max(attempt.started_at, runs[0].started_at)
+            lines += [(began_at, text) for text in self._begin(attempt, f", {_left(runs, began_at)}")]
+            if attempt.ended_at is not None:
+                left = f", {_left(runs, attempt.ended_at)}"
+                lines += [(attempt.ended_at, text) for text in self._end(attempt, stack.endpoint, left)]
         return lines
+
+    def attempt_lines(self, attempts: Iterable[Attempt], endpoint: Endpoint | None) -> list[str]:
+        """What is new of the attempts of a walk whose time left nobody knows."""
+        lines = []
+        for attempt in attempts:
+            lines += [*self._begin(attempt, ""), *self._end(attempt, endpoint, "")]
+        return lines
+
+    def _begin(self, attempt: Attempt, left: str) -> list[str]:
+        lines = []
+        for entry in attempt.skipped:
+            if (attempt.walk, entry) not in self._skipped:
+                self._skipped.add((attempt.walk, entry))
+                name, colon, why = entry.partition(": ")
+                lines.append(printable(f"{name} skipped{colon}{why}"))
+        key = (attempt.walk, attempt.position, attempt.types)
+        if key not in self._begun:
+            self._begun.add(key)
+            lines.append(f"{_place(attempt)}{left}")
+        return lines
+
+    def _end(self, attempt: Attempt, endpoint: Endpoint | None, left: str) -> list[str]:
+        key = (attempt.configuration, attempt.started_at)
+        if not attempt.outcome or attempt.ended_at is None or key in self._over:
+            return []
+        self._over.add(key)
+        if not attempt.moves_on:
+            serving = endpoint.serving_types if endpoint and attempt.outcome == "in-service" else ()
+            return [f"{' and '.join(serving) or _types(attempt.types)} {_result(attempt)}"]
+        text = f"{_types(attempt.types)} {_result(attempt)}"
+        if attempt.following is None:
+            return [f"{text}, {attempt.position} of {attempt.rounds}, no type is left"]
+        position, types = attempt.following
+        self._begun.add((attempt.walk, position, types))
+        return [f"{text} → {_types(types)}, {position} of {attempt.rounds}{left}"]
 
 
 def current_walk(stack: Stack, runs: list[Run]) -> list[Attempt]:
@@ -69,20 +92,28 @@ def walk_state(stack: Stack, now: datetime) -> str:
     if not attempts:
         doing = "goes back to the endpoint before" if "ROLLBACK" in stack.status else "has tried no type yet"
         return f"{stack.name} {doing}, {endpoint}, {_left(runs, now)}"
-    last = attempts[-1]
+    return f"{attempt_state(attempts[-1], now)}, {endpoint}, {_left(runs, now)}"
+
+
+def attempt_state(last: Attempt, now: datetime) -> str:
+    """What the walk is at, whose newest attempt is `last`."""
     if not last.outcome:
         spent = duration((now - last.started_at).total_seconds())
-        place = f"{last.position} of {len(last.pool)}"
-        return f"{last.instance_type} for {spent}, {place}, {endpoint}, {_left(runs, now)}"
-    if last.next_type and last.outcome in {"capacity", "quota"}:
-        return (
-            f"{last.next_type}, {last.position + 1} of {len(last.pool)}, next, {endpoint}, {_left(runs, now)}"
-        )
-    return f"{last.instance_type} {_result(last)}, {endpoint}, {_left(runs, now)}"
+        return f"{_types(last.types)} for {spent}, {last.position} of {last.rounds}"
+    if last.moves_on and last.following:
+        position, types = last.following
+        return f"{_types(types)}, {position} of {last.rounds}, next"
+    return f"{_types(last.types)} {_result(last)}"
+
+
+def _types(types: Sequence[str]) -> str:
+    """Types of one native pool: SageMaker takes what it finds, the first ones first."""
+    return printable(" or ".join(types))
 
 
 def _place(attempt: Attempt) -> str:
-    return f"{attempt.instance_type}, {attempt.position} of {len(attempt.pool)}"
+    resort = ", the last resort" if attempt.last_resort else ""
+    return f"{_types(attempt.types)}, {attempt.position} of {attempt.rounds}{resort}"
 
 
 def _result(attempt: Attempt) -> str:
@@ -90,11 +121,11 @@ def _result(attempt: Attempt) -> str:
     reason = f": {printable(attempt.reason)}" if attempt.reason else ""
     match attempt.outcome:
         case "in-service":
-            return f"in service{after}"
+            return f"in service{after}{', DEGRADED: it is the last resort' if attempt.last_resort else ''}"
         case "capacity":
             return f"no capacity{after}"
         case "quota":
-            return "no quota"
+            return f"no quota{f' for {printable(attempt.dropped)}' if len(attempt.types) > 1 else ''}"
         case "failed":
             return f"failed{after}{reason}"
         case other:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from semif.attempts import Attempt
 from semif.builds import Build
@@ -61,23 +62,34 @@ class RecordedStack:
         self._event(second, ("Endpoint", POOL_TYPE, endpoint), status, reason)
 
     def try_type(self, second: float, pool: Sequence[str], position: int, walk: str = "0a1b2c3d4e") -> None:
-        self.attempts.append(
-            Attempt(
-                instance_type=pool[position - 1],
-                outcome="",
-                reason="",
-                seconds=None,
-                position=position,
-                pool=tuple(pool),
-                started_at=at(second),
-                configuration=f"semif-dev-decisions-{walk}-{position - 1}",
-            )
-        )
+        """Try one type of a pool that is walked type by type."""
+        self.try_round(second, [(name,) for name in pool], position, walk)
 
-    def end_type(self, second: float, outcome: str, reason: str = "") -> None:
+    def try_round(
+        self,
+        second: float,
+        rounds: Sequence[tuple[str, ...]],
+        position: int,
+        walk: str = "0a1b2c3d4e",
+        **more: Any,
+    ) -> None:
+        attempt = Attempt(
+            types=rounds[position - 1],
+            outcome="",
+            reason="",
+            seconds=None,
+            position=position,
+            rounds=len(rounds),
+            started_at=at(second),
+            configuration=f"{self.name}-{walk}-{position - 1}",
+            next_types=rounds[position] if position < len(rounds) else (),
+        )
+        self.attempts.append(replace(attempt, **more))
+
+    def end_type(self, second: float, outcome: str, reason: str = "", dropped: str = "") -> None:
         last = self.attempts[-1]
         spent_s = (at(second) - last.started_at).total_seconds()
-        self.attempts[-1] = replace(last, outcome=outcome, reason=reason, seconds=spent_s)
+        self.attempts[-1] = replace(last, outcome=outcome, reason=reason, seconds=spent_s, dropped=dropped)
 
     def build_run(self, second: float, status: str, reason: str = "", project: str = PROJECT) -> None:
         properties = {"ProjectName": project, "ContentHash": "a" * 64, "TimeoutMinutes": "50"}
@@ -142,7 +154,9 @@ class Watcher:
     """Feeds snapshots to one `Progress` and collects what it says."""
 
     stacks: list[RecordedStack] = field(default_factory=list)
-    progress: Progress = field(default_factory=lambda: Progress("dev", "eu-central-1", tz=UTC))
+    progress: Progress = field(
+        default_factory=lambda: Progress("dev", "eu-central-1", tz=UTC, expected=["semif-dev-decisions"])
+    )
     said: list[str] = field(default_factory=list)
     exit_code: int | None = None
 

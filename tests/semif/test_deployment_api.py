@@ -14,12 +14,13 @@ from mypy_boto3_sagemaker import SageMakerClient
 
 from semif.aws import Aws
 from semif.deployment import POOL_TYPE, STACK_TYPE
-from semif.deployment_api import PARTS, DeploymentReader
+from semif.deployment_api import EXISTING, LIST_S, DeploymentReader
 from semif.errors import CredentialsExpiredError, ThrottledError
 from semif.walk_api import walk_attempts
 from tests.semif.recording import at
 
 NAME = "semif-dev-decisions"
+STACKS = ("semif-dev-artifacts", NAME)
 STACK_ID = f"arn:aws:cloudformation:eu-central-1:111122223333:stack/{NAME}/1"
 CONFIG_ARN = "arn:aws:sagemaker:eu-central-1:111122223333:endpoint-config/mine-0a1b2c3d4e-0"
 SESSION = boto3.Session("testing", "testing", region_name="eu-central-1")
@@ -53,7 +54,7 @@ class StubbedAws(Aws):
 
 @dataclass
 class Stubs:
-    """AWS as a script; each `stack` call stands for one look at all five stacks."""
+    """AWS as a script; each `stack` call stands for one look at two stacks."""
 
     aws: Aws
     cloudformation: Stubber
@@ -63,17 +64,19 @@ class Stubs:
     def stack(
         self, status: str, *, exists_by_name: bool = True, was_there: bool = False, **extra: object
     ) -> None:
-        for part in PARTS:
-            if part != "decisions":
-                self._absent(f"semif-dev-{part}")
-                continue
-            if not exists_by_name:
-                self._absent(NAME)
-                if not was_there:
-                    continue
-            found = {"StackName": NAME, "StackId": STACK_ID, "StackStatus": status, "CreationTime": at(0)}
-            asked = {"StackName": NAME if exists_by_name else STACK_ID}
-            self.cloudformation.add_response("describe_stacks", {"Stacks": [found | extra]}, asked)
+        self.absent(STACKS[0])
+        if not exists_by_name:
+            self.absent(NAME)
+            if not was_there:
+                return
+        found = {"StackName": NAME, "StackId": STACK_ID, "StackStatus": status, "CreationTime": at(0)}
+        asked = {"StackName": NAME if exists_by_name else STACK_ID}
+        self.cloudformation.add_response("describe_stacks", {"Stacks": [found | extra]}, asked)
+
+    def listed(self, *names: str) -> None:
+        summaries = [{"StackName": n, "StackStatus": "CREATE_COMPLETE", "CreationTime": at(0)} for n in names]
+        asked = {"StackStatusFilter": list(EXISTING)}
+        self.cloudformation.add_response("list_stacks", {"StackSummaries": summaries}, asked)
 
     def events(self, *pages: list[dict[str, Any]]) -> None:
         token = None
@@ -97,7 +100,7 @@ class Stubs:
         listed = [{"Key": f"semif:{key.replace('_', '-')}", "Value": value} for key, value in tags.items()]
         self.sagemaker.add_response("list_tags", {"Tags": listed}, {"ResourceArn": CONFIG_ARN})
 
-    def _absent(self, name: str) -> None:
+    def absent(self, name: str) -> None:
         self.cloudformation.add_client_error(
             "describe_stacks", "ValidationError", f"Stack with id {name} does not exist", 400
         )
@@ -132,16 +135,42 @@ def configuration(name: str = "mine-0a1b2c3d4e-0") -> dict[str, Any]:
 POOL_EVENT = event(
     12, "UPDATE_IN_PROGRESS", kind=POOL_TYPE, ResourceProperties=json.dumps({"EndpointName": "mine"})
 )
-WALK = {"endpoint": "mine", "pool": "ml.a.large ml.b.large", "position": "1/2", "request_id": "r"}
+WALK = {"endpoint": "mine", "pool": "ml.a.large", "next": "ml.b.large", "position": "1/2", "request_id": "r"}
 
 
 def test_nothing_there(stubs: Stubs) -> None:
     stubs.stack("", exists_by_name=False)
-    assert DeploymentReader(stubs.aws, "dev").read().stacks == ()
+    assert DeploymentReader(stubs.aws, "dev", stacks=STACKS).read().stacks == ()
+
+
+def test_stacks_are_listed_again_at_once_only_while_nothing_is_under_way(stubs: Stubs) -> None:
+    """The listing is for the account, so it is asked for with care."""
+    moment = at(0)
+    reader = DeploymentReader(stubs.aws, "dev", now=lambda: moment)
+    stubs.listed("semif-dev-x-artifacts", "semif-dev-x-decisions", "other")
+    assert reader.read().stacks == ()
+    found = {
+        "StackName": NAME,
+        "StackId": STACK_ID,
+        "StackStatus": "CREATE_IN_PROGRESS",
+        "CreationTime": at(0),
+    }
+    for listing in (True, False):
+        if listing:
+            stubs.listed(NAME)
+        stubs.cloudformation.add_response("describe_stacks", {"Stacks": [found]}, {"StackName": NAME})
+        stubs.events([event(1, "CREATE_IN_PROGRESS")])
+        assert [stack.name for stack in reader.read().stacks] == [NAME]
+    moment = at(LIST_S)
+    stubs.listed(NAME, "semif-dev-artifacts")
+    stubs.absent("semif-dev-artifacts")
+    stubs.cloudformation.add_response("describe_stacks", {"Stacks": [found]}, {"StackName": NAME})
+    stubs.events([event(1, "CREATE_IN_PROGRESS")])
+    reader.read()
 
 
 def test_reads_pages_back_to_the_operation_and_then_only_what_is_new(stubs: Stubs) -> None:
-    reader = DeploymentReader(stubs.aws, "dev")
+    reader = DeploymentReader(stubs.aws, "dev", stacks=STACKS)
     stubs.stack("UPDATE_IN_PROGRESS")
     # The third page, with the operation before, is never asked for.
     stubs.cloudformation.add_response(
@@ -171,13 +200,22 @@ def test_reads_pages_back_to_the_operation_and_then_only_what_is_new(stubs: Stub
 
 
 def test_reads_endpoint_and_attempts_and_ended_tags_once(stubs: Stubs) -> None:
-    reader = DeploymentReader(stubs.aws, "dev")
+    reader = DeploymentReader(stubs.aws, "dev", stacks=STACKS)
     endpoint = {
         "EndpointName": "mine",
         "EndpointArn": "arn:aws:sagemaker:eu-central-1:111122223333:endpoint/mine",
         "EndpointStatus": "Creating",
         "CreationTime": at(2),
         "LastModifiedTime": at(2),
+        "ProductionVariants": [
+            {
+                "VariantName": "AllTraffic",
+                "InstancePools": [
+                    {"InstanceType": "ml.a.large", "CurrentInstanceCount": 0},
+                    {"InstanceType": "ml.b.large", "CurrentInstanceCount": 1},
+                ],
+            }
+        ],
     }
     for look in range(3):
         stubs.stack("UPDATE_IN_PROGRESS")
@@ -190,13 +228,13 @@ def test_reads_endpoint_and_attempts_and_ended_tags_once(stubs: Stubs) -> None:
             stubs.tags(**WALK, ended_at="2026-11-30T12:09:14Z", outcome="capacity", reason="none")
         (stack,) = reader.read().stacks
         assert stack.endpoint is not None
-        assert stack.endpoint.status == "Creating"
+        assert (stack.endpoint.status, stack.endpoint.serving_types) == ("Creating", ("ml.b.large",))
         assert [a.outcome for a in stack.attempts] == ["" if look == 0 else "capacity"]
     assert stack.attempts[0].seconds == 552
 
 
 def test_settled_stack_is_not_read_again(stubs: Stubs) -> None:
-    reader = DeploymentReader(stubs.aws, "dev")
+    reader = DeploymentReader(stubs.aws, "dev", stacks=STACKS)
     outputs = [
         {"OutputKey": "EndpointName", "OutputValue": "mine"},
         {"OutputKey": "ExportsOutputRefModel", "OutputValue": "m", "ExportName": "semif-dev-decisions:Model"},
@@ -215,7 +253,7 @@ def test_settled_stack_is_not_read_again(stubs: Stubs) -> None:
 
 
 def test_deleted_stack_is_read_by_its_id(stubs: Stubs) -> None:
-    reader = DeploymentReader(stubs.aws, "dev")
+    reader = DeploymentReader(stubs.aws, "dev", stacks=STACKS)
     stubs.stack("DELETE_IN_PROGRESS")
     stubs.events([event(1, "DELETE_IN_PROGRESS")])
     reader.read()
@@ -232,7 +270,7 @@ def test_deleted_stack_is_read_by_its_id(stubs: Stubs) -> None:
 def test_errors_of_aws(stubs: Stubs, code: str, kind: type[Exception]) -> None:
     stubs.cloudformation.add_client_error("describe_stacks", code, "no", 400)
     with pytest.raises(kind):
-        DeploymentReader(stubs.aws, "dev").read()
+        DeploymentReader(stubs.aws, "dev", stacks=STACKS).read()
 
 
 def test_configuration_deleted_between_list_and_tags(stubs: Stubs, sagemaker_client: SageMakerClient) -> None:
@@ -244,8 +282,8 @@ def test_configuration_deleted_between_list_and_tags(stubs: Stubs, sagemaker_cli
 def test_walk_attempts_of_a_long_name(stubs: Stubs, sagemaker_client: SageMakerClient) -> None:
     name = "m" * 60
     stubs.configurations(
-        configuration(f"{'m' * 48}-0a1b2c3d4e-0") | {"CreationTime": at(0) - timedelta(hours=1)},
-        contains="m" * 48,
+        configuration(f"{'m' * 40}-0a1b2c3d4e-0") | {"CreationTime": at(0) - timedelta(hours=1)},
+        contains="m" * 40,
     )
     stubs.tags(**(WALK | {"endpoint": name}), ended_at="2026-11-30T12:00:00Z", outcome="in-service")
     (attempt,) = walk_attempts(sagemaker_client, name)

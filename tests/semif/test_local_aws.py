@@ -71,10 +71,10 @@ def create(aws: LocalAws, name: str, body: str) -> None:
 
 
 def test_watch_follows_a_deployment_and_then_knows_the_last_result(aws: LocalAws) -> None:
-    watching = semif(aws, "watch", "one", "--interval", "0.2")
+    watching = semif(aws, "watch", "one", "--interval", "0.2", "--settle", "0.5")
     assert watching.stdout is not None
     first = watching.stdout.readline()
-    assert "semif-one-decisions does not exist yet in eu-central-1; waiting for it" in first
+    assert "one has no endpoint's stack yet in eu-central-1; waiting for one, " in first
     create(aws, "semif-one-artifacts", template("1"))
     create(aws, "semif-one-decisions", template("2"))
     code, lines, errors = ended(watching)
@@ -106,7 +106,7 @@ def test_watch_tells_the_cause_of_a_failed_create(aws: LocalAws) -> None:
 def test_watch_gives_up_waiting(aws: LocalAws) -> None:
     code, lines, _ = ended(semif(aws, "watch", "nobody", "--wait", "0.5", "--interval", "0.2"))
     assert code == 1
-    assert lines[-2].startswith("semif-nobody-decisions does not exist in eu-central-1")
+    assert lines[-2].startswith("nobody has no endpoint's stack in eu-central-1")
 
 
 def test_ctrl_c_stops_watching_only(aws: LocalAws) -> None:
@@ -210,7 +210,8 @@ def _deploy_endpoint(sagemaker: Any, uri: str) -> None:
     for index, (began, over, outcome, reason) in enumerate(times):
         tags = {
             "endpoint": name,
-            "pool": " ".join(pool),
+            "pool": pool[index],
+            "next": " ".join(pool[index + 1 :]),
             "position": f"{index + 1}/2",
             "request-id": "r",
             "started-at": f"2026-11-30T{began}Z",

@@ -78,8 +78,8 @@ def test_third_type_succeeds() -> None:
     watcher.look(938)
     assert watcher.said == golden(
         """
-        12:00:00 semif-dev-decisions does not exist yet in eu-central-1; waiting for it, 5 min left
-        12:00:30 semif-dev-decisions does not exist yet in eu-central-1; waiting for it, 4 min left
+        12:00:00 dev has no endpoint's stack yet in eu-central-1; waiting for one, 5 min left
+        12:00:30 dev has no endpoint's stack yet in eu-central-1; waiting for one, 4 min left
         12:00:38 semif-dev-decisions CREATE_IN_PROGRESS
         12:01:10 semif-dev-decisions CREATE_IN_PROGRESS for 32 s, 0 resources done, now Role
         12:01:20 ml.g6e.xlarge, 1 of 4, 54 min left
@@ -287,8 +287,8 @@ def test_missing_environment_gives_up_after_the_wait() -> None:
     watcher.look_until(0, 10)
     assert watcher.said == golden(
         """
-        12:00:00 semif-dev-decisions does not exist yet in eu-central-1; waiting for it, under 1 min left
-        semif-dev-decisions does not exist in eu-central-1 after 10 s
+        12:00:00 dev has no endpoint's stack yet in eu-central-1; waiting for one, under 1 min left
+        dev has no endpoint's stack in eu-central-1 after 10 s
         next: deploy it (cdk deploy 'dev/*'), or check the name and the region
         """
     )
@@ -313,7 +313,7 @@ def test_waits_from_the_first_stack_to_the_next() -> None:
         """
         12:00:00 semif-dev-artifacts CREATE_IN_PROGRESS
         12:00:02 semif-dev-artifacts CREATE_COMPLETE after 2 s
-        12:00:33 semif-dev-decisions does not exist yet in eu-central-1; waiting for it, 4 min left
+        12:00:33 dev has no endpoint's stack yet in eu-central-1; waiting for one, 4 min left
         12:00:35 semif-dev-decisions CREATE_IN_PROGRESS
         12:00:40 semif-dev-decisions CREATE_COMPLETE after 5 s
         semif-dev-artifacts CREATE_COMPLETE
