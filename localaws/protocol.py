@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
@@ -60,11 +60,15 @@ class HttpRequest:
 
 @dataclass(frozen=True)
 class HttpAnswer:
-    """One answer: status, body and headers without Content-Length."""
+    """One answer: status, body and headers without Content-Length.
+
+    `pieces`, where there are some, are a body that is sent as it comes, in place of `body`.
+    """
 
     status: int
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
+    pieces: Iterator[bytes] | None = None
 
 
 def json_answer(value: object, status: int = 200) -> HttpAnswer:
@@ -112,6 +116,11 @@ def answer(service: str, backend: object, scope: Scope, request: HttpRequest) ->
         log.exception("%s %s failed", service, operation.name)
         bug = ServiceError("InternalFailure", f"A bug of the local AWS: {type(error).__name__}: {error}", 500)
         return _error_answer(model, bug, request_id)
+
+
+def refused(service: str, error: ServiceError) -> HttpAnswer:
+    """Answer a request of a query or JSON service (botocore's name) with an error."""
+    return _error_answer(get_service_model(service), error, str(uuid.uuid4()))
 
 
 def _wire(model: ServiceModel) -> str:

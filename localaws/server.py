@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import re
+import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,12 @@ from werkzeug.datastructures import EnvironHeaders, Headers
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from localaws import moto_gaps
+from localaws.access.gate import Gate
+from localaws.access.organizations import OrganizationTableError
+from localaws.api_faults import PREFIX as API_FAULTS
+from localaws.api_faults import SERVICES as SERVICES_WITH_FAULTS
+from localaws.api_faults import ApiFaultError, ApiFaults, ConnectionDroppedError
+from localaws.api_faults import check as check_api_faults
 from localaws.clients import Clients
 from localaws.cloudformation.backend import CloudFormationBackend
 from localaws.cloudformation.custom_resource import RESPONSE_PATH
@@ -35,12 +42,13 @@ from localaws.registry.faults import RegistryFaultError, RegistryFaults
 from localaws.registry.faults import check as check_registry_faults
 from localaws.registry.service import RegistryService
 from localaws.sagemaker.backend import SageMakerBackend
+from localaws.sagemaker.runtime_front import RuntimeFront, is_runtime
+from localaws.service_quotas import ServiceQuotasBackend
 
 log = logging.getLogger("localaws.server")
 
 HOST = "127.0.0.1"
 _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/\d+/([^/]+)/([^/]+)/aws4_request")
-_INVOKE_ENDPOINT = re.compile(r"/endpoints/([^/]+)/invocations")
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,18 @@ class LocalAwsApp:
         self._registry = RegistryService(clients, self._registry_faults)
         self._sagemaker = SageMakerBackend(settings.url, settings.ready_s, blobs=lambda: self._registry.blobs)
         self._codebuild = CodeBuildBackend(clients, self._registry.docker_folder)
+        self._api_faults = ApiFaults()
+        self._service_quotas = ServiceQuotasBackend(
+            self._sagemaker.quotas, lambda: int(self._codebuild.settings()["concurrent_builds"])
+        )
+        self._simple: Mapping[str, tuple[str, object]] = {
+            "cloudformation": ("cloudformation", self._cloudformation),
+            "codebuild": ("codebuild", self._codebuild),
+            "sagemaker": ("sagemaker", self._sagemaker),
+            "servicequotas": ("service-quotas", self._service_quotas),
+        }
+        self._gate = Gate()
+        self._runtime = RuntimeFront(self._sagemaker, self._gate)
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._administration: Mapping[tuple[str, str], Callable[[HttpRequest], object]] = {
             ("GET", "/_localaws/health"): lambda _: {"status": "ok"},
@@ -84,7 +104,13 @@ class LocalAwsApp:
             ("PUT", "/_localaws/builds"): self._put_builds,
             ("GET", "/_localaws/faults"): lambda _: self._faults(),
             ("PUT", "/_localaws/faults"): self._put_faults,
+            ("GET", "/_localaws/quotas"): lambda _: self._sagemaker.quotas.render(),
+            ("PUT", "/_localaws/quotas"): self._put_quotas,
+            ("GET", "/_localaws/endpoints"): lambda _: self._sagemaker.times(),
+            ("PUT", "/_localaws/endpoints"): self._put_times,
             ("PUT", "/_localaws/images"): self._put_image,
+            ("GET", "/_localaws/organizations"): lambda _: self._gate.organizations.table(),
+            ("PUT", "/_localaws/organizations"): self._put_organizations,
             ("PUT", "/_localaws/registry/login"): lambda request: self._registry.log_in(_document(request)),
             ("PUT", "/_localaws/registry/push"): lambda request: self._registry.push(_document(request)),
             ("PUT", "/_localaws/registry/pull"): lambda request: self._registry.pull(_document(request)),
@@ -100,12 +126,17 @@ class LocalAwsApp:
             "sagemaker",
             "lambda",
             "states",
+            "sts",
+            *SERVICES_WITH_FAULTS,
         }
-        if not ours and service != "cloudtrail":
+        if not ours and service != "cloudtrail" and not is_runtime(service, path):
             return self._moto(environ, start_response)  # type: ignore[no-any-return]
         request = read_request(environ)
         try:
-            found = self._answer(scope, service, request)
+            found = self._api_faults.around(service, request, lambda: self._answer(scope, service, request))
+        except ConnectionDroppedError:
+            environ["werkzeug.socket"].shutdown(socket.SHUT_RDWR)
+            raise
         except Exception as error:
             log.exception("%s %s failed", request.method, path)
             found = json_answer({"message": f"A bug of the local AWS: {type(error).__name__}: {error}"}, 500)
@@ -114,6 +145,9 @@ class LocalAwsApp:
             environ["wsgi.input"], environ["CONTENT_LENGTH"] = io.BytesIO(body), str(len(body))
             environ.pop("HTTP_TRANSFER_ENCODING", None)
             return self._moto(environ, start_response)  # type: ignore[no-any-return]
+        if found.pieces is not None:
+            start_response(f"{found.status} ", [*found.headers.items()])
+            return found.pieces
         headers = [*found.headers.items(), ("Content-Length", str(len(found.body)))]
         start_response(f"{found.status} ", headers)
         return [found.body]
@@ -132,29 +166,17 @@ class LocalAwsApp:
     def _answer(self, scope: Scope, service: str, request: HttpRequest) -> HttpAnswer | None:
         if request.path.startswith("/_localaws/"):
             return self._administer(request)
+        if is_runtime(service, request.path):
+            return self._runtime.answer(scope, request)
         match service:
-            case "cloudformation" | "codebuild":
-                backend = self._cloudformation if service == "cloudformation" else self._codebuild
-                return answer(service, backend, scope, request)
-            case "sagemaker":
-                found = _INVOKE_ENDPOINT.fullmatch(request.path)
-                if found is None:
-                    return answer("sagemaker", self._sagemaker, scope, request)
-                return self._invoke_endpoint(scope, found.group(1), request)
+            case "cloudformation" | "codebuild" | "sagemaker" | "servicequotas":
+                name, backend = self._simple[service]
+                return answer(name, backend, scope, request)
             case "lambda":
                 return self._functions.answer(scope, request)
+            case "sts":
+                return self._gate.assume_role(scope.region, request)
         return moto_gaps.answer(service, request)
-
-    def _invoke_endpoint(self, scope: Scope, name: str, request: HttpRequest) -> HttpAnswer:
-        try:
-            status, headers, body = self._sagemaker.invoke_endpoint(
-                scope, name, dict(request.headers), request.body
-            )
-        except ServiceError as error:
-            headers = {"Content-Type": "application/json", "x-amzn-ErrorType": error.code}
-            body = json.dumps({"message": error.message, "Message": error.message}).encode()
-            return HttpAnswer(error.status, body, headers)
-        return HttpAnswer(status, body, headers)
 
     def _administer(self, request: HttpRequest) -> HttpAnswer:
         if not is_local(request.headers):
@@ -177,20 +199,39 @@ class LocalAwsApp:
         pushes = {key: entry for key, entry in document.items() if key.startswith(ECR_FAULTS)}
         try:
             check_registry_faults(pushes)
-        except RegistryFaultError as error:
+            calls = {key: entry for key, entry in document.items() if key.startswith(API_FAULTS)}
+            check_api_faults(calls)
+        except (RegistryFaultError, ApiFaultError) as error:
             raise ServiceError("ValidationException", str(error)) from error
-        ours = builds | pushes
+        ours = builds | pushes | calls
         self._sagemaker.put_faults({key: entry for key, entry in document.items() if key not in ours})
         self._codebuild.put_faults(faults)
         self._registry_faults.put(pushes)
+        self._api_faults.put(calls)
         return self._faults()
 
     def _faults(self) -> object:
-        return self._sagemaker.faults() | self._codebuild.faults() | self._registry_faults.render()
+        builds_and_pushes = self._codebuild.faults() | self._registry_faults.render()
+        return self._sagemaker.faults() | builds_and_pushes | self._api_faults.render()
+
+    def _put_quotas(self, request: HttpRequest) -> object:
+        self._sagemaker.put_quotas(_document(request))
+        return self._sagemaker.quotas.render()
+
+    def _put_times(self, request: HttpRequest) -> object:
+        self._sagemaker.put_times(_document(request))
+        return self._sagemaker.times()
 
     def _put_builds(self, request: HttpRequest) -> object:
         self._codebuild.put_settings(_document(request))
         return self._codebuild.settings()
+
+    def _put_organizations(self, request: HttpRequest) -> object:
+        try:
+            self._gate.organizations.put(_document(request))
+        except OrganizationTableError as error:
+            raise ServiceError("ValidationException", str(error)) from error
+        return self._gate.organizations.table()
 
     def _put_image(self, request: HttpRequest) -> object:
         return {"uri": self._sagemaker.put_image(_document(request))}

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -21,9 +22,19 @@ import boto3
 import botocore.session
 from botocore.config import Config
 
+from localaws.access.source_vpce import SOURCE_VPCE_HEADER
 from localaws.node import search_path
 
 _ROOT = Path(__file__).parents[1]
+_KEYS = {
+    "AccessKeyId": "aws_access_key_id",
+    "SecretAccessKey": "aws_secret_access_key",
+    "SessionToken": "aws_session_token",
+    "AWS_ACCESS_KEY_ID": "aws_access_key_id",
+    "AWS_SECRET_ACCESS_KEY": "aws_secret_access_key",
+    "AWS_SESSION_TOKEN": "aws_session_token",
+}
+"""boto3's names of what STS and the environment call credentials."""
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 40.0
 
@@ -71,6 +82,8 @@ class LocalAws:
         self._ready_s, self._poll_s, self._log = ready_s, poll_s, log
         self.port = 0
         self._clients: dict[tuple[str, str, str | None], Any] = {}
+        self._making = threading.Lock()
+        self._session: boto3.Session | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -137,9 +150,15 @@ class LocalAws:
         keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
         if account is not None:
             keys = {name.lower(): value for name, value in self.credentials(account).items()}
-        make: Any = boto3.Session(region_name=region, botocore_session=_session_without_user()).client
+        return self._new_client(service, region, keys)
+
+    def _new_client(self, service: str, region: str, keys: Mapping[str, str]) -> Any:
         config = Config(connect_timeout=5, retries={"total_max_attempts": 1})
-        return make(service, endpoint_url=self.url, config=config, **keys)
+        with self._making:
+            if self._session is None:
+                self._session = boto3.Session(botocore_session=_session_without_user())
+            make: Any = self._session.client
+            return make(service, region_name=region, endpoint_url=self.url, config=config, **keys)
 
     def credentials(self, account: str) -> dict[str, str]:
         """Return the variables of credentials in an account; any 12 digits are an account here."""
@@ -150,6 +169,28 @@ class LocalAws:
             "AWS_SECRET_ACCESS_KEY": found["SecretAccessKey"],
             "AWS_SESSION_TOKEN": found["SessionToken"],
         }
+
+    def client_as(
+        self,
+        credentials: Mapping[str, str],
+        service: str,
+        *,
+        region: str | None = None,
+        source_vpce: str | None = None,
+    ) -> Any:
+        """Return a new boto3 client with credentials as STS and `self.credentials` give them.
+
+        With `source_vpce`, its requests are taken to come through this VPC endpoint.
+        """
+        keys = {_KEYS[name]: value for name, value in credentials.items() if name in _KEYS}
+        client = self._new_client(service, region or self.region, keys)
+        if source_vpce is not None:
+
+            def come_through(request: Any, **_: Any) -> None:
+                request.headers[SOURCE_VPCE_HEADER] = source_vpce
+
+            client.meta.events.register("before-sign", come_through)
+        return client
 
     def run_cdk(
         self,
@@ -182,13 +223,35 @@ class LocalAws:
     def put_faults(self, faults: Mapping[str, Mapping[str, Any]]) -> None:
         """Replace the faults, such as {"ml.g6e.xlarge": {"mode": "capacity", "seconds": 3}}.
 
-        Those of builds: {"codebuild:PROJECT": {"mode": "fail", "phase": "PROVISIONING"}}.
+        Those of builds: {"codebuild:PROJECT": {"mode": "fail", "phase": "PROVISIONING"}}; those of calls:
+        {"api:DescribeEndpoint": {"mode": "throttle", "first": 3}}.
         """
         self._administer("PUT", "faults", faults)
 
     def put_builds(self, *, concurrent_builds: int = 2, minute_s: float = 60.0) -> None:
         """Set how many builds run at once, and how many seconds a minute of their time limits has."""
         self._administer("PUT", "builds", {"concurrent_builds": concurrent_builds, "minute_s": minute_s})
+
+    def put_quotas(self, quotas: Mapping[str, int | None]) -> None:
+        """Replace the quotas of instances for endpoint usage; None: the region does not offer the type."""
+        self._administer("PUT", "quotas", quotas)
+
+    def put_endpoint_times(self, **seconds: float) -> None:
+        """Set `ready_s` (finding instances) or `longest_wait_s` (each wait of a DeploymentConfig)."""
+        self._administer("PUT", "endpoints", seconds)
+
+    def put_organizations(self, accounts: Mapping[str, Sequence[str]]) -> None:
+        """Replace the organizations, such as {"o-a1b2c3d4e5": ["111122223333"]}, for aws:PrincipalOrgID."""
+        self._administer("PUT", "organizations", {name: list(those) for name, those in accounts.items()})
+
+    def push_llama_cpp_container(self, uri: str) -> str:
+        """Push the stand-in for AWS's llama.cpp container; `uri` names the real one by its digest."""
+        return self.push_image(
+            uri,
+            command=[sys.executable, "-m", "localaws.llama_cpp_container"],
+            environment={"OMP_WAIT_POLICY": "passive"},
+            bind={"port": "SM_LLAMA_CPP_PORT", "model_dir": "SM_LLAMA_CPP_MODEL_DIR"},
+        )
 
     def push_image(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -13,12 +13,15 @@ from localaws.clients import Clients
 from localaws.protocol import Scope, ServiceError
 from localaws.registry.blobs import Blobs
 from localaws.registry.registry import Registry
-from localaws.sagemaker import runtime
-from localaws.sagemaker.catalog import Catalog, Params
-from localaws.sagemaker.endpoints import Endpoints
-from localaws.sagemaker.faults import Fault, FaultTableError, parse_faults, render_faults
+from localaws.sagemaker import runtime, runtime_stream
+from localaws.sagemaker.catalog import Catalog, Params, instance_types
+from localaws.sagemaker.endpoints import Endpoints, EndpointTimes
+from localaws.sagemaker.faults import FaultTable, FaultTableError, parse_faults, render_faults
 from localaws.sagemaker.hosting import Hosting, HostingSettings
 from localaws.sagemaker.images import ImageRegistry, ImageSpecError, parse_image
+from localaws.sagemaker.quotas import Quotas, QuotaTableError
+from localaws.sagemaker.runtime_stream import StreamAnswer
+from localaws.sagemaker.runtime_target import Answer, Look
 from localaws.sagemaker.tags import TagStore, check_tags, render
 
 
@@ -38,6 +41,7 @@ class SageMakerBackend:
     Args:
         server_url: where the local S3, STS and CloudWatch Logs listen.
         ready_s: seconds that finding instances takes where no fault says otherwise.
+        longest_wait_s: the longest of the waits that a DeploymentConfig asks for.
         settings: times of hosting.
         blobs: where pushed images lie; without it only process images run.
     """
@@ -48,15 +52,17 @@ class SageMakerBackend:
         ready_s: float,
         settings: HostingSettings | None = None,
         blobs: Callable[[], Blobs] | None = None,
+        longest_wait_s: float = EndpointTimes.longest_wait_s,
     ) -> None:
         self._settings = settings or HostingSettings()
-        self._ready_s = ready_s
+        self._times = EndpointTimes(ready_s, longest_wait_s)
+        self._quotas = Quotas()
         self._clients = Clients(server_url)
         self._images = ImageRegistry(Registry(self._clients), blobs)
         self._closing = threading.Event()
         self._hosting = Hosting(self._clients, self._images, self._settings, self._closing)
         self._lock = threading.RLock()
-        self._faults: dict[str, Fault] = {}
+        self._faults = FaultTable()
         self._regions: dict[Scope, _Region] = {}
 
     def put_faults(self, mapping: Mapping[str, Any]) -> None:
@@ -66,12 +72,39 @@ class SageMakerBackend:
         except FaultTableError as error:
             raise ServiceError("ValidationException", str(error)) from error
         with self._lock:
-            self._faults = faults
+            self._faults = FaultTable(faults)
 
     def faults(self) -> dict[str, dict[str, Any]]:
         """Return the fault table as it was put."""
         with self._lock:
-            return render_faults(self._faults)
+            return render_faults(self._faults.all())
+
+    def put_quotas(self, mapping: Mapping[str, Any]) -> None:
+        """Replace the quotas by instance type; what runs stays. A wrong one is a ServiceError."""
+        try:
+            self._quotas.put(mapping, instance_types())
+        except QuotaTableError as error:
+            raise ServiceError("ValidationException", str(error)) from error
+
+    def put_times(self, document: Mapping[str, Any]) -> None:
+        """Change `ready_s` or `longest_wait_s`; a wrong one is a ServiceError."""
+        for name, value in document.items():
+            if name not in self.times():
+                allowed = ", ".join(self.times())
+                raise ServiceError("ValidationException", f"{name}: unknown key; allowed: {allowed}")
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 3600:
+                raise ServiceError("ValidationException", f"{name}: {value!r} is not a number from 0 to 3600")
+        for name, value in document.items():
+            setattr(self._times, name, float(value))
+
+    def times(self) -> dict[str, float]:
+        """Return the times of endpoints as `put_times` reads them."""
+        return asdict(self._times)
+
+    @property
+    def quotas(self) -> Quotas:
+        """Return the quotas by instance type."""
+        return self._quotas
 
     def put_image(self, spec: Mapping[str, Any]) -> str:
         """Push a process's image and return its URI by digest. A wrong description is a ServiceError."""
@@ -100,15 +133,26 @@ class SageMakerBackend:
         self, scope: Scope, name: str, headers: Mapping[str, str], body: bytes
     ) -> tuple[int, dict[str, str], bytes]:
         """InvokeEndpoint of the runtime: status, headers and body of the answer, errors too."""
+        look, limit_s = self._look(scope, name), self._settings.invocation_limit_s
+        return runtime.invoke(scope, name, look, headers, body, limit_s=limit_s)
+
+    def invoke_endpoint_with_response_stream(
+        self, scope: Scope, name: str, headers: Mapping[str, str], body: bytes
+    ) -> Answer | StreamAnswer:
+        """InvokeEndpointWithResponseStream of the runtime: its errors are bytes, its stream an iterator."""
+        look, limit_s = self._look(scope, name), self._settings.stream_limit_s
+        return runtime_stream.invoke_with_response_stream(scope, name, look, headers, body, limit_s=limit_s)
+
+    def chat_completions(
+        self, scope: Scope, name: str, headers: Mapping[str, str], body: bytes
+    ) -> Answer | StreamAnswer:
+        """The runtime's OpenAI path."""
+        look, limit_s = self._look(scope, name), self._settings.stream_limit_s
+        return runtime_stream.chat_completions(scope, name, look, headers, body, limit_s=limit_s)
+
+    def _look(self, scope: Scope, name: str) -> Look:
         endpoints = self._region(scope).endpoints
-        return runtime.invoke(
-            scope,
-            name,
-            lambda: endpoints.hosted(name),
-            headers,
-            body,
-            limit_s=self._settings.invocation_limit_s,
-        )
+        return lambda: endpoints.hosted(name)
 
     def create_model(self, scope: Scope, params: Params) -> dict[str, Any]:
         """CreateModel."""
@@ -128,7 +172,7 @@ class SageMakerBackend:
 
     def create_endpoint_config(self, scope: Scope, params: Params) -> dict[str, Any]:
         """CreateEndpointConfig."""
-        return self._region(scope).catalog.create_endpoint_config(params, self._faults)
+        return self._region(scope).catalog.create_endpoint_config(params, self._faults.all())
 
     def describe_endpoint_config(self, scope: Scope, params: Params) -> dict[str, Any]:
         """DescribeEndpointConfig."""
@@ -149,6 +193,10 @@ class SageMakerBackend:
     def update_endpoint(self, scope: Scope, params: Params) -> dict[str, Any]:
         """UpdateEndpoint."""
         return self._region(scope).endpoints.update_endpoint(params, self._faults)
+
+    def update_endpoint_weights_and_capacities(self, scope: Scope, params: Params) -> dict[str, Any]:
+        """UpdateEndpointWeightsAndCapacities."""
+        return self._region(scope).endpoints.update_endpoint_weights_and_capacities(params)
 
     def describe_endpoint(self, scope: Scope, params: Params) -> dict[str, Any]:
         """DescribeEndpoint."""
@@ -188,13 +236,14 @@ class SageMakerBackend:
         with self._lock:
             if scope not in self._regions:
                 tags = TagStore()
-                catalog = Catalog(scope, self._clients, tags, self._lock)
+                catalog = Catalog(scope, self._clients, tags, self._quotas, self._lock)
                 endpoints = Endpoints(
                     scope,
                     catalog,
                     tags,
                     self._hosting,
-                    ready_s=self._ready_s,
+                    quotas=self._quotas,
+                    times=self._times,
                     lock=self._lock,
                     closing=self._closing,
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import re
 import threading
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -18,12 +19,13 @@ from localaws.registry.registry import Registry, UnsupportedManifestError
 from localaws.sagemaker import listing, messages, model_data
 from localaws.sagemaker.faults import Fault, FaultMode
 from localaws.sagemaker.models import EndpointConfig, Model, arn, container_of, data_of, variant_of
+from localaws.sagemaker.quotas import Quotas
 from localaws.sagemaker.tags import TagStore, check_tags
 
 Params = Mapping[str, Any]
 
 _ENVIRONMENT_BYTES = 32 * 1024
-_NVME_FAMILIES = {"g4dn", "g5", "g6", "g6e", "p4d", "p4de", "p5"}
+_NVME_FAMILIES = re.compile(r"g4dn|g5|g6|g6e|gr6|p4de|p5|p5en?|[a-z]+\d[a-z]?d|trn1n?")
 _NOT_HOSTED = ("AsyncInferenceConfig", "DataCaptureConfig", "ExplainerConfig", "ShadowProductionVariants")
 _NOT_HOSTED_VARIANTS = ("ServerlessConfig", "ManagedInstanceScaling")
 
@@ -31,8 +33,11 @@ _NOT_HOSTED_VARIANTS = ("ServerlessConfig", "ManagedInstanceScaling")
 class Catalog:
     """The two kinds of resources that only describe. Names match without regard to case, as in SageMaker."""
 
-    def __init__(self, scope: Scope, clients: Clients, tags: TagStore, lock: threading.RLock) -> None:
+    def __init__(
+        self, scope: Scope, clients: Clients, tags: TagStore, quotas: Quotas, lock: threading.RLock
+    ) -> None:
         self._scope = scope
+        self._quotas = quotas
         self._clients = clients
         self._registry = Registry(clients)
         self._tags = tags
@@ -82,7 +87,7 @@ class Catalog:
         tags = check_tags(params.get("Tags") or [])
         name = request["EndpointConfigName"]
         config_arn = arn(self._scope.account, self._scope.region, "endpoint-config", name)
-        _check_config(request, faults)
+        self._check_config(request, faults)
         variants = tuple(variant_of(variant) for variant in request["ProductionVariants"])
         config = EndpointConfig(name, config_arn, datetime.now(UTC), request, variants)
         with self._lock:
@@ -195,6 +200,31 @@ class Catalog:
         except UnsupportedManifestError as error:
             raise invalid(str(error)) from error
 
+    def _check_config(self, request: Params, faults: Mapping[str, Fault]) -> None:
+        for key in _NOT_HOSTED:
+            if request.get(key):
+                raise invalid(f"The local AWS does not host {key}.")
+        names = [variant["VariantName"] for variant in request["ProductionVariants"]]
+        if len(set(names)) < len(names):
+            raise invalid("Variant names must be unique within an endpoint configuration.")
+        modes = {name: fault.mode for name, fault in faults.items()}
+        offered = tuple(
+            name
+            for name in instance_types()
+            if modes.get(name) is not FaultMode.UNKNOWN_TYPE and self._quotas.of(name) is not None
+        )
+        for position, variant in enumerate(request["ProductionVariants"], start=1):
+            _check_variant(variant, f"productionVariants.{position}.member", offered)
+        kms_key = request.get("KmsKeyId")
+        if not kms_key:
+            return
+        if kms_key.startswith("arn:") and kms_key.split(":")[3] != self._scope.region:
+            raise invalid(messages.foreign_key_region(kms_key, self._scope.region))
+        for variant in request["ProductionVariants"]:
+            for choice in variant.get("InstancePools") or [variant]:
+                if modes.get(choice["InstanceType"]) is FaultMode.NVME_KEY:
+                    raise invalid(messages.key_refused(choice["InstanceType"]))
+
 
 def invalid(message: str) -> ServiceError:
     """Return SageMaker's usual refusal."""
@@ -206,19 +236,6 @@ def instance_types() -> tuple[str, ...]:
     """Return every instance type for endpoints that the service model knows."""
     model = botocore.session.Session().get_service_model("sagemaker")
     return tuple(model.shape_for("ProductionVariantInstanceType").metadata["enum"])
-
-
-def _check_config(request: Params, faults: Mapping[str, Fault]) -> None:
-    for key in _NOT_HOSTED:
-        if request.get(key):
-            raise invalid(f"The local AWS does not host {key}.")
-    names = [variant["VariantName"] for variant in request["ProductionVariants"]]
-    if len(set(names)) < len(names):
-        raise invalid("Variant names must be unique within an endpoint configuration.")
-    refused = {name for name, fault in faults.items() if fault.mode is FaultMode.UNKNOWN_TYPE}
-    offered = tuple(name for name in instance_types() if name not in refused)
-    for position, variant in enumerate(request["ProductionVariants"], start=1):
-        _check_variant(variant, f"productionVariants.{position}.member", offered)
 
 
 def _check_variant(variant: Params, member: str, offered: tuple[str, ...]) -> None:
@@ -241,5 +258,5 @@ def _check_variant(variant: Params, member: str, offered: tuple[str, ...]) -> No
             continue
         if instance_type not in offered:
             raise invalid(messages.unknown_instance_type(instance_type, path, offered))
-        if variant.get("VolumeSizeInGB") and instance_type.split(".")[1] in _NVME_FAMILIES:
+        if variant.get("VolumeSizeInGB") and _NVME_FAMILIES.fullmatch(instance_type.split(".")[1]):
             raise invalid(f"VolumeSizeInGB is not supported for instance type {instance_type}.")

@@ -24,7 +24,7 @@ def described(state: EndpointState, deployment_config: Mapping[str, Any] | None)
         answer["ProductionVariants"] = [_describe_variant(variant) for variant in state.serving]
     if state.failure_reason:
         answer["FailureReason"] = state.failure_reason
-    if state.status in {Status.CREATING, Status.UPDATING}:
+    if state.status in {Status.CREATING, Status.UPDATING} and not state.scaling:
         answer["PendingDeploymentSummary"] = {
             "EndpointConfigName": state.target_config,
             "StartTime": state.modified_at,
@@ -47,10 +47,12 @@ def _describe_variant(variant: ServingVariant) -> dict[str, Any]:
         "CurrentWeight": variant.weight,
         "DesiredWeight": variant.weight,
         "CurrentInstanceCount": variant.instance_count,
-        "DesiredInstanceCount": variant.instance_count,
+        "DesiredInstanceCount": variant.instance_count
+        if variant.desired_count is None
+        else variant.desired_count,
     }
     if variant.native_pool:
         answer["InstancePools"] = [
-            {"InstanceType": variant.instance_type, "CurrentInstanceCount": variant.instance_count}
+            {"InstanceType": name, "CurrentInstanceCount": count} for name, count in variant.instances
         ]
     return answer

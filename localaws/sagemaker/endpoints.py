@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from localaws.protocol import Scope, ServiceError
-from localaws.sagemaker import lifecycle, listing, messages
+from localaws.sagemaker import deployments, lifecycle, listing, messages, monitors
+from localaws.sagemaker.baking import bake
 from localaws.sagemaker.catalog import Catalog, Params, invalid
+from localaws.sagemaker.deployments import Deployment
 from localaws.sagemaker.descriptions import described
-from localaws.sagemaker.faults import Fault
+from localaws.sagemaker.faults import FaultTable
+from localaws.sagemaker.fleets import serving, stop_all
 from localaws.sagemaker.hosting import ClosingError, HostedVariant, Hosting, HostingError
-from localaws.sagemaker.lifecycle import EndpointState, Plan
-from localaws.sagemaker.models import Model, ServingVariant, Variant, arn
+from localaws.sagemaker.lifecycle import EndpointState, Plan, Status
+from localaws.sagemaker.models import EndpointConfig, Model, Variant, arn
+from localaws.sagemaker.quotas import QuotaExceededError, Quotas
+from localaws.sagemaker.supervision import Supervisor
 from localaws.sagemaker.tags import TagStore, check_tags
 
 log = logging.getLogger("localaws.sagemaker")
-
-_SERVICE_FAILED = "Request to service failed. If failure persists after retry, contact customer support."
 
 
 @dataclass
@@ -29,7 +33,19 @@ class _Record:
     state: EndpointState
     hosted: tuple[HostedVariant, ...] = ()
     deployment_config: Mapping[str, Any] | None = None
-    models: Mapping[str, Model] = field(default_factory=dict)
+    pending: tuple[tuple[str, int], ...] = ()
+    """Instances that a transition holds beside those that serve."""
+
+
+@dataclass
+class EndpointTimes:
+    """Compressed times, in seconds: finding instances, and the longest of a deployment's own waits.
+
+    The backend changes them while endpoints read them.
+    """
+
+    ready_s: float
+    longest_wait_s: float = 1.0
 
 
 class Endpoints:
@@ -42,7 +58,8 @@ class Endpoints:
         tags: TagStore,
         hosting: Hosting,
         *,
-        ready_s: float,
+        quotas: Quotas,
+        times: EndpointTimes,
         lock: threading.RLock,
         closing: threading.Event,
     ) -> None:
@@ -50,13 +67,15 @@ class Endpoints:
         self._catalog = catalog
         self._tags = tags
         self._hosting = hosting
-        self._ready_s = ready_s
+        self._quotas = quotas
+        self._times = times
         self._lock = lock
         self._closing = closing
         self._records: dict[str, _Record] = {}
         self._threads: list[threading.Thread] = []
+        self._supervisor = Supervisor(scope, hosting, self._serving_containers, self._exchange, closing)
 
-    def create_endpoint(self, params: Params, faults: Mapping[str, Fault]) -> dict[str, Any]:
+    def create_endpoint(self, params: Params, faults: FaultTable) -> dict[str, Any]:
         """CreateEndpoint: quota at once, everything else later."""
         name = params["EndpointName"]
         endpoint_arn = arn(self._scope.account, self._scope.region, "endpoint", name)
@@ -67,16 +86,17 @@ class Endpoints:
                 raise invalid(messages.already_exists("endpoint", endpoint_arn))
             config = self._catalog.config(params["EndpointConfigName"])
             models = self._models(config.variants)
-            plan = self._plan(config.variants, faults)
+            _deployment(params.get("DeploymentConfig"), config.variants)
+            plan = self._plan(config.variants, faults, None)
             state = lifecycle.created(name, endpoint_arn, config.name, datetime.now(UTC))
-            record = _Record(state, deployment_config=params.get("DeploymentConfig"))
+            record = _Record(state, (), params.get("DeploymentConfig"), plan.instances)
             self._records[name.lower()] = record
             self._tags.attach(endpoint_arn, tags)
-            self._spawn(lambda: self._deploy(record, plan, models), f"create {name}")
+            self._spawn(lambda: self._deploy(record, plan, models, Deployment()), f"create {name}")
         return {"EndpointArn": endpoint_arn}
 
-    def update_endpoint(self, params: Params, faults: Mapping[str, Fault]) -> dict[str, Any]:
-        """UpdateEndpoint: the old containers serve until the new ones are healthy."""
+    def update_endpoint(self, params: Params, faults: FaultTable) -> dict[str, Any]:
+        """UpdateEndpoint: the old containers serve until the new ones are healthy and their waits over."""
         with self._lock:
             self._check_open()
             record = self._record(params["EndpointName"])
@@ -92,12 +112,35 @@ class Endpoints:
             if record.state.serving_config:
                 self._catalog.config(record.state.serving_config)
             variants = lifecycle.retained(config.variants, record.state.serving, params)
+            self._check_scaled(record.state, config)
+            given = params.get("DeploymentConfig")
+            if given is None and params.get("RetainDeploymentConfig"):
+                given = record.deployment_config
+            deployment = _deployment(given, variants)
             models = self._models(variants)
-            plan = self._plan(variants, faults)
+            plan = self._plan(variants, faults, deployment)
             record.state = replace(state, target_config=config.name)
-            if params.get("DeploymentConfig") or not params.get("RetainDeploymentConfig"):
-                record.deployment_config = params.get("DeploymentConfig")
-            self._spawn(lambda: self._deploy(record, plan, models), f"update {state.name}")
+            record.deployment_config, record.pending = given, plan.instances
+            self._spawn(lambda: self._deploy(record, plan, models, deployment), f"update {state.name}")
+        return {"EndpointArn": state.arn}
+
+    def update_endpoint_weights_and_capacities(self, params: Params) -> dict[str, Any]:
+        """UpdateEndpointWeightsAndCapacities: what Application Auto Scaling calls."""
+        wanted = {one["VariantName"]: one for one in params["DesiredWeightsAndCapacities"]}
+        with self._lock:
+            self._check_open()
+            record = self._record(params["EndpointName"])
+            unknown = sorted(set(wanted) - {variant.name for variant in record.state.serving})
+            if unknown:
+                raise invalid(f"Variant {unknown[0]} does not exist in endpoint {record.state.name}.")
+            state = _allowed(lambda: lifecycle.scaling(record.state, wanted, datetime.now(UTC)))
+            more = {
+                variant.instance_type: (variant.desired_count or 0) - variant.instance_count
+                for variant in state.serving
+            }
+            self._check_quota({name: count for name, count in more.items() if count > 0})
+            record.state = state
+            self._spawn(lambda: self._scale(record), f"scale {state.name}")
         return {"EndpointArn": state.arn}
 
     def delete_endpoint(self, params: Params) -> dict[str, Any]:
@@ -144,6 +187,7 @@ class Endpoints:
             threads = list(self._threads)
         for thread in threads:
             thread.join()
+        self._supervisor.join()
         with self._lock:
             hosted = [variant for record in self._records.values() for variant in record.hosted]
             self._records.clear()
@@ -163,12 +207,31 @@ class Endpoints:
         names = {entry.model_name for variant in variants for entry in variant.pool}
         return {name: self._catalog.model(name) for name in names}
 
-    def _plan(self, variants: Sequence[Variant], faults: Mapping[str, Fault]) -> Plan:
+    def _plan(self, variants: Sequence[Variant], faults: FaultTable, deployment: Deployment | None) -> Plan:
+        struck = faults.take(name for variant in variants for name in variant.instance_types)
         try:
-            lifecycle.check_quota(variants, faults)
-        except lifecycle.QuotaExceededError as error:
+            lifecycle.check_quota(variants, struck)
+        except QuotaExceededError as error:
             raise ServiceError("ResourceLimitExceeded", str(error)) from error
-        return lifecycle.plan(variants, faults, self._ready_s)
+        self._check_quota(deployments.needed(variants, deployment))
+        return lifecycle.plan(variants, struck, self._times.ready_s)
+
+    def _check_quota(self, wanted: Mapping[str, int]) -> None:
+        in_use = Counter[str]()
+        for record in self._records.values():
+            held = [pair for variant in record.state.serving for pair in variant.instances]
+            for instance_type, count in (*held, *record.pending):
+                in_use[instance_type] += count
+        try:
+            self._quotas.check(wanted, in_use)
+        except QuotaExceededError as error:
+            raise ServiceError("ResourceLimitExceeded", str(error)) from error
+
+    def _check_scaled(self, state: EndpointState, config: EndpointConfig) -> None:
+        changed = deployments.retyped(state.serving, config.variants)
+        scaled = [name for name in changed if monitors.is_scaled(self._scope, state.name, name)]
+        if scaled:
+            raise invalid(messages.scaled_variants(scaled))
 
     def _spawn(self, work: Callable[[], None], name: str) -> None:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
@@ -176,46 +239,88 @@ class Endpoints:
         self._threads.append(thread)
         thread.start()
 
-    def _deploy(self, record: _Record, plan: Plan, models: Mapping[str, Model]) -> None:
-        if self._closing.wait(plan.seconds):
-            return
-        reason, hosted = plan.failure, list[HostedVariant]()
-        rolled_back = plan.silent_rollback and record.state.serving_config is not None
+    def _deploy(
+        self, record: _Record, plan: Plan, models: Mapping[str, Model], deployment: Deployment
+    ) -> None:
+        hosted = list[HostedVariant]()
+        updates = record.state.serving_config is not None
+        rolled_back = plan.silent_rollback and updates
         try:
-            for placement in () if rolled_back else plan.placements:
-                model = models[placement.entry.model_name]
-                hosted.append(self._hosting.start(self._scope, record.state.name, placement, model))
-        except HostingError as error:
-            reason = str(error)
+            reason = plan.failure if rolled_back else self._started(record, plan, models, hosted)
+            self._wait(plan.seconds if rolled_back else 0)
+            if updates and not rolled_back and not reason:
+                reason = bake(self._scope, deployment, plan, self._times.longest_wait_s, self._closing)
+            if reason and updates:
+                with self._lock:
+                    record.state = lifecycle.rolling_back(record.state, reason, datetime.now(UTC))
+                self._wait(min(self._times.ready_s, self._times.longest_wait_s))
         except ClosingError:
             stop_all(hosted)
             return
-        except Exception:
-            log.exception("endpoint %s", record.state.name)
-            reason = _SERVICE_FAILED
         now = datetime.now(UTC)
         with self._lock:
-            if reason or rolled_back:
+            record.pending = ()
+            if reason and updates and plan.rollback_fails:
+                record.state, retired = lifecycle.stuck(record.state, now), tuple(hosted)
+            elif reason or rolled_back:
                 record.state, retired = lifecycle.failed(record.state, reason, now), tuple(hosted)
             else:
-                record.state = lifecycle.healthy(record.state, tuple(_serving(one) for one in hosted), now)
+                record.state = lifecycle.healthy(record.state, tuple(serving(one) for one in hosted), now)
                 retired, record.hosted = record.hosted, tuple(hosted)
+        self._supervisor.begin()
         stop_all(retired, self._hosting.drain_s)
+
+    def _started(
+        self, record: _Record, plan: Plan, models: Mapping[str, Model], hosted: list[HostedVariant]
+    ) -> str | None:
+        """Find instances and start every variant into `hosted`; return why that failed, None if not."""
+        self._wait(plan.seconds)
+        try:
+            for placement in plan.placements:
+                model = models[placement.entry.model_name]
+                hosted.append(self._hosting.start(self._scope, record.state.name, placement, model))
+        except HostingError as error:
+            return str(error)
+        except ClosingError:
+            raise
+        except Exception:
+            log.exception("endpoint %s", record.state.name)
+            return messages.SERVICE_FAILED
+        return plan.failure
+
+    def _wait(self, seconds: float) -> None:
+        if self._closing.wait(seconds):
+            raise ClosingError
+
+    def _scale(self, record: _Record) -> None:
+        if self._closing.wait(self._times.ready_s):
+            return
+        with self._lock:
+            record.state = lifecycle.scaled(record.state, datetime.now(UTC))
+
+    def _serving_containers(self) -> list[tuple[str, HostedVariant]]:
+        with self._lock:
+            return [
+                (record.state.name, one)
+                for record in self._records.values()
+                if record.state.status is not Status.DELETING
+                for one in record.hosted
+            ]
+
+    def _exchange(self, name: str, old: HostedVariant, new: HostedVariant) -> bool:
+        """Let a restarted container take a dead one's place, unless that has gone meanwhile."""
+        with self._lock:
+            record = self._records.get(name.lower())
+            if record is None or old not in record.hosted or record.state.status is Status.DELETING:
+                return False
+            record.hosted = tuple(new if one is old else one for one in record.hosted)
+            return True
 
     def _remove(self, record: _Record) -> None:
         stop_all(record.hosted)
         with self._lock:
             self._records.pop(record.state.name.lower(), None)
             self._tags.detach(record.state.arn)
-
-
-def stop_all(hosted: Iterable[HostedVariant], drain_s: float = 0.0) -> None:
-    """Stop variants at the same time and return when all are gone."""
-    threads = [threading.Thread(target=variant.stop, args=(drain_s,), daemon=True) for variant in hosted]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 def _allowed(transition: Callable[[], EndpointState]) -> EndpointState:
@@ -225,15 +330,8 @@ def _allowed(transition: Callable[[], EndpointState]) -> EndpointState:
         raise invalid(str(error)) from error
 
 
-def _serving(hosted: HostedVariant) -> ServingVariant:
-    variant = hosted.placement.variant
-    return ServingVariant(
-        name=variant.name,
-        instance_type=hosted.placement.entry.instance_type,
-        native_pool=variant.native_pool,
-        instance_count=variant.instance_count,
-        weight=variant.weight,
-        image=hosted.model.image,
-        resolved_image=hosted.image.resolved,
-        resolved_at=datetime.now(UTC),
-    )
+def _deployment(config: Mapping[str, Any] | None, variants: Iterable[Variant]) -> Deployment:
+    try:
+        return deployments.read_deployment(config, variants)
+    except deployments.DeploymentError as error:
+        raise invalid(str(error)) from error

@@ -13,8 +13,9 @@ from enum import StrEnum
 from typing import Any
 
 from localaws.sagemaker import messages
-from localaws.sagemaker.faults import Fault, FaultMode
+from localaws.sagemaker.faults import CAPACITY_MODES, Fault, FaultMode
 from localaws.sagemaker.models import PoolEntry, ServingVariant, Variant
+from localaws.sagemaker.quotas import QuotaExceededError
 
 
 class Status(StrEnum):
@@ -22,16 +23,16 @@ class Status(StrEnum):
 
     CREATING = "Creating"
     UPDATING = "Updating"
+    ROLLING_BACK = "RollingBack"
     IN_SERVICE = "InService"
     FAILED = "Failed"
+    UPDATE_ROLLBACK_FAILED = "UpdateRollbackFailed"
     DELETING = "Deleting"
 
 
-IN_TRANSITION = frozenset({Status.CREATING, Status.UPDATING, Status.DELETING})
-
-
-class QuotaExceededError(Exception):
-    """An instance type of the configuration has no quota. The text is SageMaker's."""
+SERVING = frozenset({Status.IN_SERVICE, Status.UPDATING, Status.ROLLING_BACK, Status.UPDATE_ROLLBACK_FAILED})
+"""Statuses in which a fleet, if there is one, answers."""
+IN_TRANSITION = frozenset({Status.CREATING, Status.UPDATING, Status.ROLLING_BACK, Status.DELETING})
 
 
 class RefusedError(Exception):
@@ -40,11 +41,13 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The instance type that a variant got, and the fault that strikes once it has it."""
+    """The instance type that a variant got first, and the fault that strikes once it has it."""
 
     variant: Variant
     entry: PoolEntry
     fault: FaultMode | None
+    fleet: tuple[tuple[str, int], ...] = ()
+    """Instances of every type of the pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,12 @@ class Plan:
     placements: tuple[Placement, ...]
     failure: str | None = None
     silent_rollback: bool = False
+    rollback_fails: bool = False
+
+    @property
+    def instances(self) -> tuple[tuple[str, int], ...]:
+        """Return what the transition holds of each type beside the fleet that serves."""
+        return tuple(pair for placement in self.placements for pair in placement.fleet)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +80,11 @@ class EndpointState:
     serving_config: str | None = None
     serving: tuple[ServingVariant, ...] = ()
     failure_reason: str | None = None
+
+    @property
+    def scaling(self) -> bool:
+        """Whether a change of instance counts is under way."""
+        return any(variant.desired_count is not None for variant in self.serving)
 
     @property
     def config_name(self) -> str:
@@ -91,22 +105,46 @@ def plan(variants: Sequence[Variant], faults: Mapping[str, Fault], ready_s: floa
     """Find instances for every variant at the same time; each pool falls back on missing capacity only."""
     seconds = 0.0
     placements: list[Placement] = []
-    silent = False
     for variant in variants:
-        spent = 0.0
-        placed = None
-        for entry in variant.pool:
-            fault = faults.get(entry.instance_type)
-            spent += ready_s if fault is None or fault.seconds is None else fault.seconds
-            if fault is None or fault.mode is not FaultMode.CAPACITY:
-                placed = Placement(variant, entry, fault.mode if fault else None)
-                break
+        spent, found = _searched(variant, faults, ready_s)
         seconds = max(seconds, spent)
-        if placed is None:
-            return Plan(seconds, (), messages.NO_CAPACITY)
-        silent = silent or placed.fault is FaultMode.SILENT_ROLLBACK
-        placements.append(placed)
-    return Plan(seconds, tuple(placements), silent_rollback=silent)
+        if isinstance(found, str):
+            return Plan(seconds, (), found)
+        placements.append(found)
+    modes = {placement.fault for placement in placements}
+    return Plan(
+        seconds,
+        tuple(placements),
+        silent_rollback=FaultMode.SILENT_ROLLBACK in modes,
+        rollback_fails=FaultMode.ROLLBACK_FAILED in modes,
+    )
+
+
+def _searched(variant: Variant, faults: Mapping[str, Fault], ready_s: float) -> tuple[float, Placement | str]:
+    """Return how long a variant's search takes, and its placement or the failure."""
+    spent, missing = 0.0, variant.instance_count
+    reason = messages.NO_CAPACITY
+    fleet: list[tuple[PoolEntry, int]] = []
+    for entry in variant.pool:
+        fault = faults.get(entry.instance_type)
+        short = fault is not None and fault.mode in CAPACITY_MODES
+        taken = 0
+        if missing:
+            spent += ready_s if fault is None or fault.seconds is None else fault.seconds
+            taken = min(missing, fault.available) if fault is not None and short else missing
+            if fault is not None and fault.mode is FaultMode.CAPACITY_ERROR:
+                reason = messages.NO_CAPACITY_BEFORE
+        fleet.append((entry, taken))
+        missing -= taken
+    limit_s = variant.provision_timeout_s
+    if limit_s is not None and spent > limit_s:
+        return float(limit_s), messages.NO_CAPACITY
+    if missing:
+        return spent, reason
+    first = next(entry for entry, taken in fleet if taken)
+    fault = faults.get(first.instance_type)
+    counts = tuple((entry.instance_type, taken) for entry, taken in fleet)
+    return spent, Placement(variant, first, fault.mode if fault else None, counts)
 
 
 def retained(
@@ -137,17 +175,16 @@ def retained(
 
 def injected_failure(placement: Placement, model: str, role: str, data_url: str) -> str | None:
     """Return the FailureReason that the placement's fault leads to, None if it lets the start succeed."""
-    match placement.fault:
-        case FaultMode.HEALTH:
-            return messages.unhealthy(placement.variant.name)
-        case FaultMode.START:
-            return messages.cannot_start(placement.variant.name)
-        case FaultMode.DOWNLOAD:
-            return messages.download_failed(data_url)
-        case FaultMode.IMAGE:
-            return messages.image_missing(model, role)
-        case _:
-            return None
+    name = placement.variant.name
+    return {
+        FaultMode.HEALTH: messages.unhealthy(name),
+        FaultMode.START: messages.cannot_start(name),
+        FaultMode.DOWNLOAD: messages.download_failed(data_url),
+        FaultMode.IMAGE: messages.image_missing(model, role),
+        FaultMode.IMAGE_ACCESS: messages.image_access_denied(role),
+        FaultMode.SERVICE_FAILED: messages.SERVICE_FAILED,
+        FaultMode.ROLLBACK_FAILED: messages.SERVICE_FAILED,
+    }.get(placement.fault or FaultMode.SLOW)
 
 
 def created(name: str, arn: str, config: str, now: datetime) -> EndpointState:
@@ -187,6 +224,56 @@ def failed(state: EndpointState, reason: str | None, now: datetime) -> EndpointS
     status = Status.IN_SERVICE if state.serving_config else Status.FAILED
     cut = reason[: messages.REASON_LIMIT] if reason else None
     return replace(state, status=status, target_config=state.config_name, failure_reason=cut, modified_at=now)
+
+
+def rolling_back(state: EndpointState, reason: str, now: datetime) -> EndpointState:
+    """An update failed: its fleet goes, the old one never ceased to serve."""
+    cut = reason[: messages.REASON_LIMIT]
+    return replace(state, status=Status.ROLLING_BACK, failure_reason=cut, modified_at=now)
+
+
+def stuck(state: EndpointState, now: datetime) -> EndpointState:
+    """The way back failed too: a mix serves."""
+    return replace(
+        state, status=Status.UPDATE_ROLLBACK_FAILED, target_config=state.config_name, modified_at=now
+    )
+
+
+def scaling(state: EndpointState, wanted: Mapping[str, Mapping[str, Any]], now: datetime) -> EndpointState:
+    """UpdateEndpointWeightsAndCapacities: the serving variants get other weights and counts.
+
+    Raises:
+        RefusedError: during a transition, or when nothing serves.
+    """
+    if state.status is not Status.IN_SERVICE:
+        raise RefusedError(messages.in_progress(state.arn))
+    serving = tuple(
+        replace(
+            variant,
+            weight=wanted.get(variant.name, {}).get("DesiredWeight", variant.weight),
+            desired_count=wanted.get(variant.name, {}).get("DesiredInstanceCount", variant.instance_count),
+        )
+        for variant in state.serving
+    )
+    return replace(state, status=Status.UPDATING, serving=serving, modified_at=now)
+
+
+def scaled(state: EndpointState, now: datetime) -> EndpointState:
+    """End a change of counts: a pool grows by its first type and gives up its last ones first."""
+    serving = tuple(
+        variant if variant.desired_count is None else _resized(variant, variant.desired_count)
+        for variant in state.serving
+    )
+    return replace(state, status=Status.IN_SERVICE, serving=serving, modified_at=now)
+
+
+def _resized(variant: ServingVariant, count: int) -> ServingVariant:
+    fleet, missing = dict(variant.instances), count - variant.instance_count
+    for name in list(fleet) if missing > 0 else reversed(list(fleet)):
+        step = missing if missing > 0 else max(missing, -fleet[name])
+        fleet[name] += step
+        missing -= step
+    return replace(variant, instance_count=count, fleet=tuple(fleet.items()), desired_count=None)
 
 
 def deleting(state: EndpointState, now: datetime) -> EndpointState:

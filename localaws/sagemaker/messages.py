@@ -16,6 +16,12 @@ NO_CAPACITY = (
     " Please retry using a different ML instance type or after some time."
 )
 
+NO_CAPACITY_BEFORE = (
+    "CapacityError: Unable to provision requested ML compute capacity."
+    " Please retry using a different ML instance type."
+)
+SERVICE_FAILED = "Request to service failed. If failure persists after retry, contact customer support."
+
 
 def not_found(kind: str, arn: str) -> str:
     """A model, endpoint configuration or endpoint that is not there; `kind` is spelled with spaces."""
@@ -45,13 +51,41 @@ def config_in_use(endpoint_arn: str, config_arn: str) -> str:
     )
 
 
-def no_quota(instance_type: str, count: int) -> str:
+def no_quota(instance_type: str, count: int, *, quota: int = 0, in_use: int = 0) -> str:
     """ResourceLimitExceeded of CreateEndpoint and UpdateEndpoint."""
     return (
-        f"The account-level service limit '{instance_type} for endpoint usage' is 0 Instances, with current"
-        f" utilization of 0 Instances and a request delta of {count} Instances. Please use AWS Service Quotas"
+        f"The account-level service limit '{instance_type} for endpoint usage' is {quota} Instances, with"
+        f" current utilization of {in_use} Instances and a request delta of {count} Instances."
+        " Please use AWS Service Quotas"
         " to request an increase for this quota. If AWS Service Quotas is not available, contact AWS support"
         " to request an increase for this quota."
+    )
+
+
+def key_refused(instance_type: str) -> str:
+    """CreateEndpointConfig with a KmsKeyId and a type with local disks, as older documentation has it."""
+    return f"KmsKeyId is not supported for instance type {instance_type}, which has local storage."
+
+
+def foreign_key_region(key: str, region: str) -> str:
+    """CreateEndpointConfig with a key of another region."""
+    return f"Invalid arn {key}: the KMS key must be in region {region}."
+
+
+def scaled_variants(names: Sequence[str]) -> str:
+    """UpdateEndpoint that removes a scaled variant or changes its instance types."""
+    listed = ", ".join(f'"{name}"' for name in names)
+    return (
+        f'The variant(s) "[{listed}]" must be deregistered as scalable targets with AWS Auto Scaling before'
+        " they can be removed or have their instance type updated."
+    )
+
+
+def alarms_tripped(names: Sequence[str]) -> str:
+    """FailureReason of an update that alarms of its AutoRollbackConfiguration ended."""
+    return (
+        "The deployment was rolled back because the following CloudWatch alarms were in ALARM state:"
+        f" [{', '.join(names)}]."
     )
 
 
@@ -98,6 +132,11 @@ def image_missing(model: str, role: str) -> str:
         f'Please make sure all images included in the model "{model}" exist, and that the execution role'
         f' "{role}" used to create the model has permissions to access them.'
     )
+
+
+def image_access_denied(role: str) -> str:
+    """FailureReason: the execution role may not pull the image."""
+    return f"The role '{role}' does not have BatchGetImage permission for the image."
 
 
 def download_failed(url: str) -> str:

@@ -66,6 +66,8 @@ class Variant:
     weight: float
     download_timeout_s: int
     startup_timeout_s: int
+    provision_timeout_s: int | None = None
+    """How long a native pool may look for instances."""
 
     @property
     def instance_types(self) -> tuple[str, ...]:
@@ -86,7 +88,7 @@ class EndpointConfig:
 
 @dataclass(frozen=True, slots=True)
 class ServingVariant:
-    """A variant in service: the type that was found and the image that runs."""
+    """A variant in service: the types that were found (the first one's container runs) and its image."""
 
     name: str
     instance_type: str
@@ -96,6 +98,15 @@ class ServingVariant:
     image: str
     resolved_image: str
     resolved_at: datetime
+    fleet: tuple[tuple[str, int], ...] = ()
+    """How many instances of each type of the pool, in the pool's order; empty: all of `instance_type`."""
+    desired_count: int | None = None
+    """What UpdateEndpointWeightsAndCapacities is bringing about, None when nothing is under way."""
+
+    @property
+    def instances(self) -> tuple[tuple[str, int], ...]:
+        """The instances that there are, by type."""
+        return self.fleet or ((self.instance_type, self.instance_count),)
 
 
 def arn(account: str, region: str, kind: str, name: str) -> str:
@@ -152,4 +163,5 @@ def variant_of(request: Mapping[str, Any]) -> Variant:
         weight=request.get("InitialVariantWeight", 1.0),
         download_timeout_s=request.get("ModelDataDownloadTimeoutInSeconds", 3600),
         startup_timeout_s=request.get("ContainerStartupHealthCheckTimeoutInSeconds", 600),
+        provision_timeout_s=request.get("VariantInstanceProvisionTimeoutInSeconds"),
     )

@@ -219,7 +219,7 @@ class Lab:
         """Wait until the endpoint's transition has ended."""
         settled: dict[str, Any] = wait_for(
             lambda: self.sagemaker.describe_endpoint(EndpointName=name),
-            lambda seen: seen["EndpointStatus"] not in {"Creating", "Updating", "Deleting"},
+            lambda seen: seen["EndpointStatus"] not in {"Creating", "Updating", "RollingBack", "Deleting"},
         )
         return settled
 

@@ -367,7 +367,9 @@ def test_the_fault_table_is_shown_and_replaced(lab: Any) -> None:
     lab.backend.put_faults({"ml.g5.xlarge": {"mode": "slow", "seconds": 3}})
     lab.backend.put_faults({"ml.g6.xlarge": {"mode": "health"}})
     assert lab.backend.faults() == {"ml.g6.xlarge": {"mode": "health"}}
-    with pytest.raises(ServiceError, match=r"ml.g6.xlarge.mode: 'sick' is none of: capacity, quota"):
+    with pytest.raises(
+        ServiceError, match=r"ml.g6.xlarge.mode: 'sick' is none of: capacity, capacity-error, quota"
+    ):
         lab.backend.put_faults({"ml.g6.xlarge": {"mode": "sick"}})
     assert lab.backend.faults() == {"ml.g6.xlarge": {"mode": "health"}}
     with pytest.raises(ServiceError, match="uri: None is not a private ECR URI"):

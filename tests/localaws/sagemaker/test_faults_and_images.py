@@ -18,7 +18,10 @@ SPEC: dict[str, Any] = {"uri": URI, "command": ["python"], "bind": {"port": "POR
 
 
 def test_faults_round_trip() -> None:
-    table = {"ml.g6e.xlarge": {"mode": "capacity", "seconds": 3.0}, "ml.g6.xlarge": {"mode": "quota"}}
+    table = {
+        "ml.g6e.xlarge": {"mode": "capacity", "seconds": 3.0, "available": 1},
+        "ml.g6.xlarge": {"mode": "quota", "first": 2},
+    }
     assert render_faults(parse_faults(table)) == table
 
 
@@ -26,12 +29,14 @@ def test_faults_round_trip() -> None:
     ("entry", "text"),
     [
         ("capacity", "ml.x: must be an object"),
-        ({"mode": "capactiy"}, "ml.x.mode: 'capactiy' is none of: capacity, quota, unknown-type, health,"),
+        ({"mode": "capactiy"}, "ml.x.mode: 'capactiy' is none of: capacity, capacity-error, quota, "),
         ({}, "ml.x.mode: None is none of"),
-        ({"mode": "slow", "secs": 3}, "ml.x.secs: unknown key; allowed: mode, seconds."),
+        ({"mode": "slow", "secs": 3}, "ml.x.secs: unknown key; allowed: mode, seconds, first, available."),
         ({"mode": "slow", "seconds": -1}, "ml.x.seconds: -1 is not a number from 0 to 3600."),
         ({"mode": "slow", "seconds": True}, "ml.x.seconds: True is not a number"),
         ({"mode": "slow", "seconds": "3"}, "ml.x.seconds: '3' is not a number"),
+        ({"mode": "quota", "first": -1}, "ml.x.first: -1 is not a whole number from 0 to 1000."),
+        ({"mode": "slow", "available": 1}, "ml.x.available: goes with the modes capacity and"),
     ],
 )
 def test_wrong_faults_are_named(entry: Any, text: str) -> None:

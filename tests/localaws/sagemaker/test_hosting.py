@@ -258,7 +258,7 @@ def test_a_native_pool_falls_back_and_says_what_it_found(lab: Any) -> None:
     described = lab.endpoint()
     assert described["EndpointStatus"] == "InService"
     assert described["ProductionVariants"][0]["InstancePools"] == [
-        {"InstanceType": "ml.c6i.2xlarge", "CurrentInstanceCount": 1}
+        {"InstanceType": name, "CurrentInstanceCount": int(name == types[2])} for name in types
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localaws.sagemaker import lifecycle, messages
-from localaws.sagemaker.faults import Fault, FaultMode
+from localaws.sagemaker.faults import CAPACITY_MODES, Fault, FaultMode
 from localaws.sagemaker.lifecycle import EndpointState, Status
 from localaws.sagemaker.models import PoolEntry, ServingVariant, Variant
+from localaws.sagemaker.quotas import QuotaExceededError
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 T1 = T0 + timedelta(seconds=1)
@@ -54,6 +56,8 @@ def test_a_native_pool_falls_back_on_missing_capacity_and_adds_up_the_times() ->
         (FaultMode.START, "CannotStartContainerError"),
         (FaultMode.DOWNLOAD, "Failed to download model data"),
         (FaultMode.IMAGE, "Please make sure all images included in the model"),
+        (FaultMode.IMAGE_ACCESS, "The role 'role' does not have BatchGetImage permission"),
+        (FaultMode.SERVICE_FAILED, "Request to service failed"),
     ],
 )
 def test_a_native_pool_does_not_fall_back_on_anything_else(mode: FaultMode, text: str) -> None:
@@ -73,6 +77,38 @@ def test_other_placements_start_for_real(mode: FaultMode | None) -> None:
     assert plan.silent_rollback is (mode is FaultMode.SILENT_ROLLBACK)
 
 
+def test_a_fleet_is_mixed_where_a_preferred_type_has_too_few() -> None:
+    faults = {"a": Fault(FaultMode.CAPACITY, available=1), "b": Fault(FaultMode.CAPACITY_ERROR)}
+    plan = lifecycle.plan([variant("a", "b", "c", count=3)], faults, 1.0)
+    assert plan.placements[0].entry.instance_type == "a"
+    assert plan.instances == (("a", 1), ("b", 0), ("c", 2))
+    assert lifecycle.plan([variant("a", "b", count=3)], faults, 1.0).failure == messages.NO_CAPACITY_BEFORE
+
+
+def test_a_pool_gives_up_when_its_provision_timeout_is_over() -> None:
+    limited = replace(variant("a", "b"), provision_timeout_s=300)
+    faults = {"a": Fault(FaultMode.CAPACITY, 299.0)}
+    assert lifecycle.plan([limited], faults, 1.0).failure is None
+    late = lifecycle.plan([limited], faults, 2.0)
+    assert (late.seconds, late.failure) == (300.0, messages.NO_CAPACITY)
+
+
+def test_counts_grow_by_the_first_type_and_shrink_from_the_last() -> None:
+    fleet = (("a", 1), ("b", 0), ("c", 2))
+    state = replace(in_service(), serving=(replace(SERVING[0], instance_count=3, fleet=fleet),))
+
+    def resized(count: int) -> tuple[tuple[str, int], ...]:
+        asked = lifecycle.scaling(state, {"AllTraffic": {"DesiredInstanceCount": count}}, T1)
+        assert (asked.status, asked.serving[0].instance_count) == (Status.UPDATING, 3)
+        ended = lifecycle.scaled(asked, T1)
+        assert (ended.status, ended.serving[0].instance_count) == (Status.IN_SERVICE, count)
+        return ended.serving[0].fleet
+
+    assert resized(5) == (("a", 3), ("b", 0), ("c", 2))
+    assert resized(2) == (("a", 1), ("b", 0), ("c", 1))
+    assert resized(0) == (("a", 0), ("b", 0), ("c", 0))
+
+
 def test_variants_are_provisioned_at_the_same_time() -> None:
     variants = [variant("a", name="one"), variant("b", name="two")]
     plan = lifecycle.plan(variants, {"b": Fault(FaultMode.SLOW, 9.0)}, 1.0)
@@ -83,9 +119,7 @@ def test_variants_are_provisioned_at_the_same_time() -> None:
 def test_every_listed_type_needs_quota() -> None:
     faults = {"b": Fault(FaultMode.QUOTA)}
     lifecycle.check_quota([variant("a")], faults)
-    with pytest.raises(
-        lifecycle.QuotaExceededError, match=r"'b for endpoint usage' is 0 Instances.*delta of 3 "
-    ):
+    with pytest.raises(QuotaExceededError, match=r"'b for endpoint usage' is 0 Instances.*delta of 3 "):
         lifecycle.check_quota([variant("a", "b", count=3)], faults)
 
 
@@ -161,8 +195,8 @@ def test_retained_properties() -> None:
 )
 def test_a_plan_places_the_first_type_with_capacity(types: list[str], faults: dict[str, Fault]) -> None:
     plan = lifecycle.plan([variant(*types)], faults, 1.0)
-    short = [t for t in types if t in faults and faults[t].mode is FaultMode.CAPACITY]
+    short = [t for t in types if t in faults and faults[t].mode in CAPACITY_MODES]
     if len(short) == len(types):
-        assert plan.failure == messages.NO_CAPACITY
+        assert plan.failure in {messages.NO_CAPACITY, messages.NO_CAPACITY_BEFORE}
     else:
         assert plan.placements[0].entry.instance_type == next(t for t in types if t not in short)
