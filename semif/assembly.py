@@ -31,13 +31,22 @@ class EndpointPlan:
     update: str
     rounds: tuple[tuple[str, ...], ...]
     last_resort: tuple[str, ...]
+    last_resort_count: int
     left_out: Mapping[str, str]
     worst_case_s: int
 
     @property
     def types(self) -> tuple[str, ...]:
         """Every type that it may run on, best first, each once."""
-        return tuple(dict.fromkeys([*(t for types in self.rounds for t in types), *self.last_resort]))
+        return tuple(dict.fromkeys([*self._walked, *self.last_resort]))
+
+    def instances(self, instance_type: str) -> int:
+        """How many instances it starts, if they are of this type."""
+        return self.instance_count if instance_type in self._walked else self.last_resort_count
+
+    @property
+    def _walked(self) -> tuple[str, ...]:
+        return tuple(t for types in self.rounds for t in types)
 
 
 @dataclass(frozen=True)
@@ -173,6 +182,7 @@ def _endpoint(key: str, document: Mapping[str, Any]) -> EndpointPlan:
         update=str(document["update"]),
         rounds=tuple(tuple(types) for types in document["rounds"]),
         last_resort=tuple(document["last_resort"]),
+        last_resort_count=int(document.get("last_resort_instance_count") or document["instance_count"]),
         left_out=dict(document["left_out"]),
         worst_case_s=int(document["worst_case_s"]),
     )

@@ -58,6 +58,8 @@ class Cdk:
             cwd=self.root,
             env=dict(self.environment),
             stdin=subprocess.DEVNULL,
+            # The CLI writes its diff to standard error.
+            stderr=subprocess.STDOUT,
             check=False,
         ).returncode
         if code != 0:

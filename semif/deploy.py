@@ -11,7 +11,7 @@ from semif.progress import Progress
 from semif.rollout import Rollout, follow_rollout, interrupted
 
 CONCURRENCY: Final = 3
-WAIT_S: Final = 2 * 3600.0  # the CLI's own end counts, so the watch may wait for a stack as long as it likes
+WAIT_S: Final = 2 * 3600.0  # the end of the CLI counts
 
 
 def deploy(
@@ -38,12 +38,12 @@ def deploy(
 def run_followed(prepared: Prepared, name: str, arguments: list[str], say: Callable[[str], None]) -> int:
     """Run the CLI, telling what CloudFormation and SageMaker do meanwhile; returns its exit code."""
     plan = prepared.plan
-    reader = DeploymentReader(prepared.aws, plan.name)
+    reader = DeploymentReader(prepared.aws, plan.name, stacks=plan.stacks)
     progress = Progress(plan.name, plan.region, wait_s=WAIT_S)
     log = prepared.assembly / f"{arguments[0]}.log"
     rollout = Rollout(name, prepared.cdk.start(arguments, log), log)
-    say(f"{name} runs; its output goes to {log}")
     try:
+        say(f"{name} runs; its output goes to {log}")
         return follow_rollout(rollout, progress, reader.read, say)
     except KeyboardInterrupt:
         return interrupted(rollout, plan.name, say)

@@ -16,12 +16,16 @@ LARGEST_BATCH = 0.5  # of a fleet: what SageMaker allows a rolling update at onc
 
 @dataclass(frozen=True)
 class Need:
-    """What one endpoint asks for: `count` further instances of one type; `freed` go back before that."""
+    """What one endpoint asks for: `share` of a fleet in further instances; `freed` go back before that."""
 
     endpoint: EndpointPlan
-    count: int
+    share: float
     update: bool = False
     freed: Mapping[str, int] = field(default_factory=dict)
+
+    def count(self, instance_type: str) -> int:
+        """Further instances, if they are of this type."""
+        return math.ceil(self.endpoint.instances(instance_type) * self.share)
 
 
 def check_quotas(plan: EnvironmentPlan, facts: Facts) -> list[Finding]:
@@ -42,14 +46,12 @@ def _need(endpoint: EndpointPlan, facts: Facts) -> Need:
     state = facts.endpoints.get(endpoint.key)
     stack = None if isinstance(facts.stacks, Unknown) else facts.stacks.get(endpoint.stack)
     if not isinstance(state, EndpointState) or not _is_own(state, stack):
-        return Need(endpoint, endpoint.instance_count)
+        return Need(endpoint, 1)
     if stack is not None and stack.new_fleet is False:
         return Need(endpoint, 0, update=True)
     if endpoint.update == "recreate":
-        return Need(endpoint, endpoint.instance_count, update=True, freed=state.fleet)
-    if endpoint.update == "rolling":
-        return Need(endpoint, max(1, math.ceil(endpoint.instance_count * LARGEST_BATCH)), update=True)
-    return Need(endpoint, endpoint.instance_count, update=True)
+        return Need(endpoint, 1, update=True, freed=state.fleet)
+    return Need(endpoint, LARGEST_BATCH if endpoint.update == "rolling" else 1, update=True)
 
 
 def _is_own(state: EndpointState, stack: StackState | None) -> bool:
@@ -60,7 +62,7 @@ def _type_finding(
     instance_type: str, needs: list[Need], quota: Quota | None, in_use: int, region: str
 ) -> Finding:
     wanted = [need for need in needs if instance_type in need.endpoint.types]
-    count = sum(need.count for need in wanted)
+    count = sum(need.count(instance_type) for need in wanted)
     skipped = f"{instance_type} skipped"
     if quota is None:
         return Finding(
@@ -72,7 +74,7 @@ def _type_finding(
     fact = f'quota "{quota.name}" is {quota.value:g}'
     if quota.value < 1:
         return Finding(Level.WARNING, skipped, fact, *_ask(quota, max(1, count), region))
-    fact += f", {in_use} in use, {_by_endpoint(wanted)}"
+    fact += f", {in_use} in use, {_by_endpoint(wanted, instance_type)}"
     freed = sum(need.freed.get(instance_type, 0) for need in wanted)
     if quota.value - in_use + freed < count:
         return Finding(
@@ -81,12 +83,13 @@ def _type_finding(
     return Finding(Level.OK, instance_type, fact)
 
 
-def _by_endpoint(wanted: list[Need]) -> str:
+def _by_endpoint(wanted: list[Need], instance_type: str) -> str:
+    counts = [(need, need.count(instance_type)) for need in wanted]
     each = ", ".join(
-        f"{need.endpoint.name} {need.count}{' more to update' if need.update and need.count else ''}"
-        for need in wanted
+        f"{need.endpoint.name} {count}{' more to update' if need.update and count else ''}"
+        for need, count in counts
     )
-    return f"{sum(need.count for need in wanted)} needed ({each})"
+    return f"{sum(count for _, count in counts)} needed ({each})"
 
 
 def _ask(quota: Quota, value: int, region: str) -> tuple[str, str]:
@@ -112,13 +115,13 @@ def _places(
     findings = []
     used = dict(in_use)
     for need in needs:
-        types = need.endpoint.types if need.count else ()
+        types = need.endpoint.types if need.share else ()
         left = {
             t: quotas[t].value - used.get(t, 0) + need.freed.get(t, 0) if t in quotas else None for t in types
         }
-        place = next((t for t, room in left.items() if room is not None and room >= need.count), None)
+        place = next((t for t, room in left.items() if room is not None and room >= need.count(t)), None)
         if place is not None:
-            used[place] = used.get(place, 0) + need.count - need.freed.get(place, 0)
+            used[place] = used.get(place, 0) + need.count(place) - need.freed.get(place, 0)
         elif types:
             findings.append(_no_place(need, left, quotas, region))
     return findings
@@ -132,7 +135,8 @@ def _no_place(
         for t, room in left.items()
     )
     beside = need.update and not need.freed
-    many = f"{need.count} {'further ' if beside else ''}instance{'s' if need.count > 1 else ''}"
+    count = need.count(need.endpoint.types[0])
+    many = f"{count} {'further ' if beside else ''}instance{'s' if count > 1 else ''}"
     serving = " beside those that serve during the update" if beside else ""
     fact = f"no type of its pool has room for {many}{serving} ({each})"
     best = next(((t, room) for t, room in left.items() if room is not None), None)
@@ -141,7 +145,7 @@ def _no_place(
             Level.ERROR, need.endpoint.name, fact, "put a type that the region offers into its pool"
         )
     quota = quotas[best[0]]
-    step, command = _ask(quota, math.ceil(quota.value - best[1] + need.count), region)
+    step, command = _ask(quota, math.ceil(quota.value - best[1] + need.count(best[0])), region)
     if beside:
         step = f'Set "update": "recreate" (with downtime), or a{step[1:]}'
     return Finding(Level.ERROR, need.endpoint.name, fact, step, command)

@@ -62,6 +62,9 @@ class _Watcher:
     told: str = ""
 
     def look(self, *, over: bool) -> None:
+        if over:
+            # No further stack begins.
+            self.progress.settle_s = 0
         try:
             step = self.progress.step(self.read())
         except SemifError as error:
