@@ -27,11 +27,13 @@ def download(repository: str, file: str, target: Path) -> Path:
     if not url.startswith(("https://", "http://")):
         raise DownloadError(f"{url}: not a URL of the web")
     token = os.environ.get("HF_TOKEN")
-    signed = {"Authorization": f"Bearer {token}"} if token else {}
     partial = target.with_name(target.name + ".part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        request = urllib.request.Request(url, headers=signed)  # noqa: S310 - checked above
+        request = urllib.request.Request(url)  # noqa: S310 - checked above
+        if token:
+            # Not for the store that the Hub redirects to.
+            request.add_unredirected_header("Authorization", f"Bearer {token}")
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer, partial.open("wb") as output:  # noqa: S310
             shutil.copyfileobj(answer, output)
             expected = answer.headers.get("Content-Length")

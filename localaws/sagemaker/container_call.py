@@ -40,24 +40,28 @@ class ContainerCall:
         self._expired = threading.Event()
         self._timer = threading.Timer(limit_s, self._expire)
         self._timer.daemon = True
+        self._socket: socket.socket | None = None
+        self._response: http.client.HTTPResponse | None = None
         try:
             self._connection.connect()
+            # http.client forgets its socket when an answer lasts until the connection's end.
+            self._socket = self._connection.sock
             self._timer.start()
             self._connection.request("POST", path, body, {**headers})
-            self._response = self._connection.getresponse()
+            response = self._response = self._connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             self.close()
             if self._expired.is_set() or isinstance(error, TimeoutError):
                 raise TimedOutError from error
             raise NoConnectionError from error
-        self.status = self._response.status
-        self.headers: Mapping[str, str] = {key.lower(): value for key, value in self._response.getheaders()}
+        self.status = response.status
+        self.headers: Mapping[str, str] = {key.lower(): value for key, value in response.getheaders()}
 
     def _expire(self) -> None:
         self._expired.set()
-        if self._connection.sock is not None:
+        if self._socket is not None:
             with contextlib.suppress(OSError):
-                self._connection.sock.shutdown(socket.SHUT_RDWR)
+                self._socket.shutdown(socket.SHUT_RDWR)
 
     def pieces(self) -> Iterator[bytes]:
         """Give the body as it comes, never an empty piece.
@@ -66,10 +70,13 @@ class ContainerCall:
             TimedOutError: the limit was over before the body's end.
             BrokenError: the container went away before the body's end.
         """
+        response = self._response
+        if response is None:
+            raise AssertionError("bug: a call without an answer is never given out")
         received = 0
-        length = self._response.length
+        length = response.length
         try:
-            while piece := self._response.read1(_PIECE_BYTES):
+            while piece := response.read1(_PIECE_BYTES):
                 received += len(piece)
                 yield piece
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -84,4 +91,6 @@ class ContainerCall:
     def close(self) -> None:
         """End the call; the container sees that its caller is gone."""
         self._timer.cancel()
+        if self._response is not None:
+            self._response.close()
         self._connection.close()

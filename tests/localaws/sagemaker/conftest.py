@@ -71,6 +71,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             for _ in range(wanted["drip"]):
                 self.wfile.write(b".")
                 time.sleep(0.2)
+            if wanted.get("then") == "die":
+                os._exit(3)
             return
         folder = Path(os.environ["MODEL_DIR"])
         report = {
