@@ -35,7 +35,7 @@ _KEYS = {
     "AWS_SESSION_TOKEN": "aws_session_token",
 }
 """boto3's names of what STS and the environment call credentials."""
-_START_TIMEOUT_S = 60.0
+_START_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 40.0
 
 
