@@ -1,6 +1,7 @@
 """What moto lacks for real deployments, filled from outside where possible.
 
-The only reach into moto's internals is the wait between retries of a state machine.
+The reaches into moto's internals are the wait between retries of a state machine, and the end of a scalable
+target.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import types
 import uuid
 from typing import Any
 
+from moto.applicationautoscaling.models import ApplicationAutoscalingBackend
 from moto.core.config import default_user_config
 from moto.stepfunctions.parser.asl.component.common.retry import retrier_decl
 
@@ -26,6 +28,24 @@ def configure(*, longest_wait_s: float) -> None:
     shortened = types.SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, longest_wait_s)))
     retrier: Any = retrier_decl
     retrier.time = shortened
+    scaling: Any = ApplicationAutoscalingBackend
+    scaling.deregister_scalable_target = _deregister_with_policies
+
+
+_deregister = ApplicationAutoscalingBackend.deregister_scalable_target
+
+
+def _deregister_with_policies(backend: Any, namespace: str, r_id: str, dimension: str) -> None:
+    """Deregister a scalable target; its scaling policies go with it, as AWS has it."""
+    _deregister(backend, namespace, r_id, dimension)
+    theirs = [
+        policy.policy_name
+        for policy in backend.policies.values()
+        if (policy.service_namespace, policy.resource_id, policy.scalable_dimension)
+        == (namespace, r_id, dimension)
+    ]
+    for name in theirs:
+        backend.delete_scaling_policy(name, namespace, r_id, dimension)
 
 
 def answer(service: str, request: HttpRequest) -> HttpAnswer | None:
