@@ -98,6 +98,11 @@ class Aws:
         """The parameters that a deployment leaves under /semif/ENV/."""
         return self.session.client("ssm", config=_config())
 
+    def functions(self) -> Any:
+        """Lambda functions; one call may take their whole time, and a lost one is the caller's to repeat."""
+        config = _config(read_timeout_s=310).merge(Config(retries={"total_max_attempts": 1}))
+        return self.session.client("lambda", config=config)
+
     def runtime(self, *, timeout_s: float = INVOKE_TIMEOUT_S) -> "SageMakerRuntimeClient":
         """Requests to an endpoint; waits a little longer than SageMaker does, so its error is seen."""
         return self.session.client("sagemaker-runtime", config=_config(read_timeout_s=timeout_s + 5))

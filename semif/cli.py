@@ -11,6 +11,7 @@ import typer
 from semif import decide as decisions
 from semif.aws import INVOKE_TIMEOUT_S, open_aws
 from semif.client import Server, Target
+from semif.climb_cli import climb
 from semif.console import ENV_NAME, Profile, Region, exits, write
 from semif.deployment_api import DeploymentReader
 from semif.dlc_cli import dlc
@@ -32,6 +33,7 @@ app = typer.Typer(
 )  # fmt: skip
 
 app.add_typer(dlc, name="dlc")
+app.command("climb")(climb)
 app.command("prices")(prices)
 for operation in (doctor, deploy, destroy):
     app.command()(operation)

@@ -8,7 +8,6 @@ from semif.aws import Aws, ClientError, aws_errors, describe
 from semif.builds import Build
 from semif.builds_api import BuildReader
 from semif.deployment import (
-    Endpoint,
     Snapshot,
     Stack,
     StackEvent,
@@ -18,7 +17,7 @@ from semif.deployment import (
     pool_endpoint,
     stacks_of,
 )
-from semif.walk_api import AttemptReader
+from semif.walk_api import AttemptReader, read_endpoint
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.literals import StackStatusType
@@ -124,7 +123,7 @@ class DeploymentReader:
                 if not output.get("ExportName")
             },
             events=events,
-            endpoint=self._endpoint(endpoint) if endpoint else None,
+            endpoint=read_endpoint(self._sagemaker, endpoint) if endpoint else None,
             attempts=tuple(self._attempts.read(endpoint)) if endpoint else (),
             builds=self._builds_of(events),
         )
@@ -163,20 +162,6 @@ class DeploymentReader:
             # Most deployments build nothing, and a client takes a while to make.
             self._builds = BuildReader(self._aws.codebuild(), self._aws.logs())
         return tuple(build for run in runs if self._builds for build in self._builds.read(run))
-
-    def _endpoint(self, name: str) -> Endpoint | None:
-        try:
-            found = self._sagemaker.describe_endpoint(EndpointName=name)
-        except ClientError as error:
-            code, text, _ = describe(error)
-            if code == "ValidationException" and "could not find" in text.lower():
-                return None
-            raise
-        pools = [p for v in found.get("ProductionVariants", []) for p in v.get("InstancePools", [])]
-        serving = [p["InstanceType"] for p in pools if p.get("CurrentInstanceCount", 0) > 0]
-        return Endpoint(
-            name, found["EndpointStatus"], found.get("FailureReason", ""), tuple(dict.fromkeys(serving))
-        )
 
 
 def _event(found: "StackEventTypeDef") -> StackEvent:

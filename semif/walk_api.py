@@ -1,12 +1,29 @@
-"""Reads a walk from SageMaker: endpoint configurations and their tags."""
+"""Reads a walk from SageMaker: the endpoint, its configurations and their tags."""
 
 from typing import TYPE_CHECKING
 
 from semif.attempts import MAX_NAME_IN_CONFIGURATION, Attempt, latest_walk, read_attempt
 from semif.aws import ClientError, describe
+from semif.deployment import Endpoint
 
 if TYPE_CHECKING:
     from mypy_boto3_sagemaker import SageMakerClient
+
+
+def read_endpoint(sagemaker_client: "SageMakerClient", name: str) -> Endpoint | None:
+    """DescribeEndpoint; None if there is none of that name. Raises what boto3 raises."""
+    try:
+        found = sagemaker_client.describe_endpoint(EndpointName=name)
+    except ClientError as error:
+        code, text, _ = describe(error)
+        if code == "ValidationException" and "could not find" in text.lower():
+            return None
+        raise
+    pools = [p for v in found.get("ProductionVariants", []) for p in v.get("InstancePools", [])]
+    serving = [p["InstanceType"] for p in pools if p.get("CurrentInstanceCount", 0) > 0]
+    return Endpoint(
+        name, found["EndpointStatus"], found.get("FailureReason", ""), tuple(dict.fromkeys(serving))
+    )
 
 
 def walk_attempts(sagemaker_client: "SageMakerClient", endpoint_name: str) -> list[Attempt]:
