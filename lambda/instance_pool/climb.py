@@ -111,7 +111,8 @@ def _in_service(
         return step
     targets = targets_above(pool, index, types)
     if not targets:
-        return Done(index, "", NOTHING_BETTER)
+        tidying = _tidying(observation, endpoint, mine)
+        return tidying if tidying and blocked(read()) is None else Done(index, "", NOTHING_BETTER)
     return _next(observation, pool, targets, read)
 
 
@@ -125,6 +126,17 @@ def _climbed(observation: Observation, pool: Pool, serving: Configuration, index
         return DeleteConfigurations(old, "the preferred type serves, so what served before can go")
     types = observation.endpoint.serving_types if observation.endpoint is not None else ()
     return Done(index, told(pool, mine, serving=types), "the climb ended on a preferred type")
+
+
+def _tidying(
+    observation: Observation, endpoint: Endpoint, mine: Sequence[Configuration]
+) -> Record | DeleteConfigurations | None:
+    """What a climb left to do that nobody asked on until its end."""
+    serving = observation.configuration(endpoint.configuration_name)
+    if serving is not None and serving.attempt.outcome is not Outcome.IN_SERVICE:
+        return Record(serving.name, Outcome.IN_SERVICE, "")
+    old = tuple(c.name for c in observation.configurations if c is not serving and c not in mine)
+    return DeleteConfigurations(old, "the preferred type serves, so the others can go") if old else None
 
 
 def _failed(pool: Pool, mine: Sequence[Configuration]) -> Fail | None:

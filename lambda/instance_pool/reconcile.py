@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from datetime import timedelta
 from typing import Final, assert_never
 
 from instance_pool.answers import Complete, InstancePoolError, Pending
@@ -35,6 +36,8 @@ from instance_pool.walk import BUDGET, decide, decide_deletion, scaling_first
 
 POLL_TIME_S: Final = 30.0
 """No step begins later than this after the poll did: the function's own time-out would be a final failure."""
+CLIMB_CHECK: Final = timedelta(seconds=60)
+"""How long a climb looks at everything in each poll."""
 DENIAL_PAUSE_S: Final = 5.0
 """Between two tries of a denied call, as long as the poll lasts: the role's policy may be seconds old."""
 
@@ -100,12 +103,13 @@ class _Poll:
     def _works(self, described: Description) -> bool:
         """Whether SageMaker works on an endpoint that by its name is ours: then nothing else need be read."""
         began_at = self._operation.started_at
-        return (
-            not described.status.settled
-            and described.configuration_name.startswith(configuration_prefix(self._operation.endpoint_name))
-            and began_at is not None
-            and self._apis.sagemaker.now() - began_at < BUDGET
-        )
+        if began_at is None or described.status.settled:
+            return False
+        age = self._apis.sagemaker.now() - began_at
+        # A climb is refused while another operation is at work, so at first it looks whose work that is.
+        known = self._operation.request_type != "Climb" or age >= CLIMB_CHECK
+        prefix = configuration_prefix(self._operation.endpoint_name)
+        return known and described.configuration_name.startswith(prefix) and age < BUDGET
 
     def _decide(self, observation: Observation) -> Step:
         pool = self._operation.pool

@@ -312,6 +312,20 @@ def test_success_records_sweeps_and_ends() -> None:
     assert step.attempts == "ml.g6e.xlarge: in service after 6 m 0 s"
 
 
+def test_a_climb_that_nobody_followed_to_its_end_is_tidied_up_by_the_next() -> None:
+    abandoned = configuration(0, (A,), "climb-0", started_at=NOW - timedelta(hours=1))
+
+    step = decide(observed(SERVES_B, abandoned, serving=abandoned, types=(A,)))
+    assert step == Record(abandoned.name, Outcome.IN_SERVICE, "")
+
+    ended = replace(abandoned, attempt=replace(abandoned.attempt, outcome=Outcome.IN_SERVICE))
+    step = decide(observed(SERVES_B, ended, serving=ended, types=(A,)))
+    assert isinstance(step, DeleteConfigurations)
+    assert step.names == (SERVES_B.name,)
+    busy = replace(READY, stack_status="UPDATE_IN_PROGRESS")
+    assert isinstance(decide(observed(SERVES_B, ended, serving=ended, types=(A,)), busy), Done)
+
+
 @pytest.mark.parametrize("status", [EndpointStatus.UPDATE_ROLLBACK_FAILED, EndpointStatus.FAILED])
 def test_an_endpoint_that_broke_is_reported(status: EndpointStatus) -> None:
     mine = configuration(0, (A,), started_at=NOW - timedelta(minutes=6))
