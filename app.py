@@ -9,7 +9,8 @@ from stacks.mapping_reader import SettingsError
 from stacks.settings import load_environments
 from stacks.stage import EnvironmentStage
 
-app = cdk.App()
+# Annotations would carry traces of the synth's own temporary files, which differ each time.
+app = cdk.App(stack_traces=False)
 try:
     environments = load_environments(app.node)
     for environment in environments:

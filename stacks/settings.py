@@ -19,6 +19,9 @@ REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 UNPROTECTED: Final = "dev"
 """The one environment that is not protected unless it says so."""
 
+MAX_TAGS: Final = 25
+"""Half of what SageMaker allows; the walk keeps its record in further tags."""
+
 _ENVIRONMENT_KEYS: Final = ("name", "account", "region", "tags", "protect", "model", "build", "endpoints")
 _ENDPOINT_KEY: Final = (
     r"[a-z][a-z0-9-]{0,15}",
@@ -117,21 +120,18 @@ def _region(reader: MappingReader, variables: Mapping[str, str]) -> str:
 def _tags(reader: MappingReader) -> Mapping[str, str]:
     if not reader.has("tags"):
         return {}
-    value = reader.value["tags"]
-    if not isinstance(value, Mapping) or len(value) > 30:
-        raise SettingsError(reader.at("tags"), "must be an object of at most 30 tags")
-    for key, text in value.items():
-        path = f"{reader.at('tags')}.{key}"
+    tags = reader.mapping("tags", None)
+    if len(tags.value) > MAX_TAGS:
+        raise SettingsError(tags.path, f"must be an object of at most {MAX_TAGS} tags")
+    allowed = rf"{_TAG_TEXT}{{0,256}}", "a text of at most 256 letters, digits, spaces and _.:/=+-@"
+    for key in tags.value:
         matching(
             key,
-            path,
+            tags.at(key),
             rf"(?!aws:|semif:){_TAG_TEXT}{{1,128}}",
             "named in 1 to 128 characters, not aws:… or semif:…",
         )
-        matching(
-            text, path, rf"{_TAG_TEXT}{{0,256}}", "a text of at most 256 letters, digits, spaces and _.:/=+-@"
-        )
-    return dict(value)
+    return {key: tags.text(key, *allowed) for key in tags.value}
 
 
 def _endpoints(

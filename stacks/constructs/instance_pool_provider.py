@@ -20,7 +20,7 @@ class InstancePoolProvider(PollingProvider):
     def __init__(
         self, scope: Construct, construct_id: str, *, endpoint_name: str, volume_key: str | None
     ) -> None:
-        super().__init__(scope, construct_id, package="instance_pool")
+        super().__init__(scope, construct_id, package="instance_pool", service_models=["sagemaker"])
         stack = cdk.Stack.of(self)
         statements = [
             *_fleet_statements(stack, endpoint_name),

@@ -1,6 +1,6 @@
 """A custom resource's functions that poll until they are done, on CDK's Provider framework."""
 
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
 import aws_cdk as cdk
@@ -9,9 +9,9 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import custom_resources as cr
 from constructs import Construct
 
+from stacks.constructs.function_code import SERVICE_MODELS, function_code
 from stacks.constructs.log_writer_role import log_writer_role
 
-LAMBDA_SOURCES: Final = Path(__file__).parent.parent.parent / "lambda"
 QUERY_INTERVAL: Final = cdk.Duration.seconds(15)
 TOTAL_TIMEOUT: Final = cdk.Duration.minutes(55)
 _HANDLERS: Final = {"OnEvent": "on_event", "IsComplete": "is_complete"}
@@ -20,10 +20,12 @@ _HANDLERS: Final = {"OnEvent": "on_event", "IsComplete": "is_complete"}
 class PollingProvider(Construct):
     """Runs `on_event` and `is_complete` of lambda/PACKAGE/handler.py; the second has the rights to act.
 
-    `service_token` is what the custom resource names.
+    `service_token` is what the custom resource names. `service_models` as for `function_code`.
     """
 
-    def __init__(self, scope: Construct, construct_id: str, *, package: str) -> None:
+    def __init__(
+        self, scope: Construct, construct_id: str, *, package: str, service_models: Sequence[str] = ()
+    ) -> None:
         super().__init__(scope, construct_id)
         log_group = logs.LogGroup(
             self,
@@ -31,11 +33,31 @@ class PollingProvider(Construct):
             removal_policy=cdk.RemovalPolicy.DESTROY,
             retention=logs.RetentionDays.THREE_MONTHS,
         )
-        self.is_complete = self._function(package, "IsComplete", log_group, timeout=cdk.Duration.minutes(5))
+        variables = {"AWS_DATA_PATH": f"/var/task/{SERVICE_MODELS}"} if service_models else None
+        with function_code(package, service_models) as folder:
+            code = lambda_.Code.from_asset(str(folder))
+
+            def function(name: str, timeout: cdk.Duration) -> lambda_.Function:
+                return lambda_.Function(
+                    self,
+                    name,
+                    runtime=lambda_.Runtime.PYTHON_3_13,
+                    handler=f"{package}.handler.{_HANDLERS[name]}",
+                    # Copied into the assembly at once, before the folder goes.
+                    code=code,
+                    environment=variables,
+                    role=log_writer_role(self, f"{name}Role", log_group),
+                    log_group=log_group,
+                    timeout=timeout,
+                    memory_size=256,
+                )
+
+            self.is_complete = function("IsComplete", cdk.Duration.minutes(5))
+            on_event = function("OnEvent", cdk.Duration.seconds(30))
         provider = cr.Provider(
             self,
             "Provider",
-            on_event_handler=self._function(package, "OnEvent", log_group, timeout=cdk.Duration.seconds(30)),
+            on_event_handler=on_event,
             is_complete_handler=self.is_complete,
             query_interval=QUERY_INTERVAL,
             total_timeout=TOTAL_TIMEOUT,
@@ -46,23 +68,3 @@ class PollingProvider(Construct):
             disable_waiter_state_machine_logging=True,
         )
         self.service_token = provider.service_token
-
-    def _function(
-        self, package: str, name: str, log_group: logs.ILogGroup, *, timeout: cdk.Duration
-    ) -> lambda_.Function:
-        return lambda_.Function(
-            self,
-            name,
-            runtime=lambda_.Runtime.PYTHON_3_13,
-            handler=f"{package}.handler.{_HANDLERS[name]}",
-            code=lambda_.Code.from_asset(
-                str(LAMBDA_SOURCES),
-                # Git's rules: nothing but the package, without compiled files: the hash is its source's.
-                exclude=["/*", f"!/{package}", "__pycache__", "*.pyc"],
-                ignore_mode=cdk.IgnoreMode.GIT,
-            ),
-            role=log_writer_role(self, f"{name}Role", log_group),
-            log_group=log_group,
-            timeout=timeout,
-            memory_size=256,
-        )

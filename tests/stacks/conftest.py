@@ -39,7 +39,7 @@ Templates = dict[str, dict[str, Any]]
 Synthesize = Callable[..., Templates]
 
 
-def _synthesize(*environments: dict[str, Any]) -> Templates:
+def _assemble(*environments: dict[str, Any]) -> dict[str, Any]:
     import aws_cdk as cdk  # noqa: PLC0415 - after JSII_NODE is set
 
     from stacks.settings import parse_environments  # noqa: PLC0415
@@ -51,10 +51,14 @@ def _synthesize(*environments: dict[str, Any]) -> Templates:
         EnvironmentStage(app, settings)
     assembly = app.synth()
     return {
-        artifact.stack_name: artifact.template
+        artifact.stack_name: artifact
         for nested in assembly.nested_assemblies
         for artifact in nested.nested_assembly.stacks
     }
+
+
+def _synthesize(*environments: dict[str, Any]) -> Templates:
+    return {name: artifact.template for name, artifact in _assemble(*environments).items()}
 
 
 @pytest.fixture(scope="session")
@@ -67,6 +71,12 @@ def environment() -> dict[str, Any]:
 def synthesize() -> Synthesize:
     """Templates by stack name, of the environments given."""
     return _synthesize
+
+
+@pytest.fixture(scope="session")
+def assemble() -> Callable[..., dict[str, Any]]:
+    """Artifacts by stack name, which know more than templates: account, protection, messages."""
+    return _assemble
 
 
 @pytest.fixture(scope="session")

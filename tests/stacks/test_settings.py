@@ -72,7 +72,8 @@ def test_everything_is_read() -> None:
     assert container.image is not None
     assert container.image.repository == EcrRepository("111122223333", "eu-central-1", "semif/a")
     assert pool.instance_types == ("ml.g6e.xlarge", "ml.c6i.2xlarge")
-    assert (container.engine.gpu_layers, container.engine.threads, pool.instance_count) == (-1, 4, 2)
+    assert container.engine == SemIfEngine(-1, 4096, 8192, 64, 262_144, 4)
+    assert pool.instance_count == 2
 
 
 def test_defaults() -> None:

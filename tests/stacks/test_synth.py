@@ -14,7 +14,7 @@ import pytest
 
 from stacks import build_sources
 from stacks.build_settings import BINDINGS, PYTHON_IMAGE
-from stacks.constructs import polling_provider
+from stacks.constructs import function_code
 from stacks.dlc import DIGESTS, PUBLIC_REPOSITORY, Flavour
 from stacks.settings import parse_environments
 
@@ -89,7 +89,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(build_sources, "CONTAINER_SOURCES", tmp_path / "container")
     monkeypatch.setattr(build_sources, "PROJECT_ROOT", tmp_path)
-    monkeypatch.setattr(polling_provider, "LAMBDA_SOURCES", tmp_path / "lambda")
+    monkeypatch.setattr(function_code, "LAMBDA_SOURCES", tmp_path / "lambda")
     return tmp_path
 
 
@@ -199,7 +199,7 @@ def test_cdk_json_passes_the_validator_and_cfn_lint(tmp_path: Path) -> None:
     done = synth(tmp_path / "out", AWS_REGION="eu-central-1")
     assert done.returncode == 0, done.stderr
     templates = sorted(str(path) for path in (tmp_path / "out").rglob("*.template.json"))
-    assert len(templates) == 3
+    assert len(templates) == 4
     lint = subprocess.run(
         [str(Path(sys.executable).parent / "cfn-lint"), "--ignore-checks", "W3005", "--", *templates],
         capture_output=True,
