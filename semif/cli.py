@@ -22,6 +22,7 @@ from semif.package_model import command as package_command
 from semif.package_model.convert import Tools
 from semif.prices_cli import prices
 from semif.progress import SETTLE_S, Progress
+from semif.token_cli import token
 from semif.watch import Ports, follow
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -35,6 +36,7 @@ app = typer.Typer(
 app.add_typer(dlc, name="dlc")
 app.command("climb")(climb)
 app.command("prices")(prices)
+app.command("token")(token)
 for operation in (doctor, deploy, destroy):
     app.command()(operation)
 
