@@ -39,9 +39,17 @@ ENVIRONMENT: Final = "dev"
 POOL: Final = ("ml.c7i.2xlarge", "ml.c6i.2xlarge", "ml.m5.2xlarge")
 BOTH: Final[Settings] = {
     "endpoints": {
-        # By turns, so that each step can be seen; the other pool is handed to SageMaker as it is.
-        "decisions": {"pool": list(POOL), "pool_strategy": "serial"},
-        "standard": {"engine": "llama-cpp", "pool": list(POOL), "context_tokens": 2048},
+        # One round, in which SageMaker itself goes past a type without capacity.
+        "decisions": {"pool": list(POOL)},
+        # Type by type: the walk goes on when SageMaker gives up. A second failure would not fit the hour.
+        "standard": {
+            "engine": "llama-cpp",
+            "pool": [POOL[0], POOL[2]],
+            "pool_strategy": "serial",
+            "context_tokens": 2048,
+            "download_timeout_s": 300,
+            "startup_timeout_s": 300,
+        },
     }
 }
 BUILT: Final = decisions(*POOL)
@@ -104,11 +112,12 @@ def watched(aws: LocalAws, say: Narrator) -> Iterator[None]:
 
 
 def walk_table(attempts: list[Attempt]) -> str:
-    """The walk: one line per instance type, with what came of it, after how long, and why."""
-    lines = [f"{'instance type':<16}{'outcome':<12}{'seconds':>7}  reason"]
+    """The walk: one line per attempt, with what came of it, after how long, and why."""
+    lines = [f"{'instance types':<32}{'outcome':<12}{'seconds':>7}  reason"]
     for attempt in attempts:
         seconds = "" if attempt.seconds is None else f"{attempt.seconds:.0f}"
-        lines.append(f"{attempt.instance_type:<16}{attempt.outcome:<12}{seconds:>7}  {attempt.reason or '-'}")
+        lines.append(f"{attempt.instance_type:<32}{attempt.outcome:<12}{seconds:>7}  {attempt.reason or '-'}")
+        lines += [f"  skipped {skipped}" for skipped in attempt.skipped]
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from localaws.hub import COMMIT, Hub
 from localaws.session import CdkResult, LocalAws
 from semif.archive import read_archive, upload
+from stacks.dlc import Flavour, base_image_uri
 from tests.standins.images import stand_ins
 from tests.standins.storage import has_buildah
 from tools.setup import MODEL_FILE, MODEL_SHA256, MODELS, ROOT
@@ -24,7 +25,9 @@ ACCOUNT: Final = "123456789012"
 UNATTENDED: Final = ("--require-approval", "never")
 READY_BUCKET: Final = "semif-ready-models"
 HUB_REPOSITORY: Final = "semif/small-model"
+_ANNOTATION: Final = re.compile(r"(?:INFO|WARNING) (.+?)(?: \(Construct Annotations\))?")
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
+FLAVOURS: Final[tuple[Flavour, ...]] = ("cpu", "cuda")
 BINDINGS: Final = "requirements-bindings-cuda.txt"
 # SageMaker's container listens on 8080 of its own network and finds the model in /opt/ml/model. Here it is a
 # process beside others, so the local hosting tells it both by the server's own variables.
@@ -45,9 +48,9 @@ class Sources:
 
 
 def ready_sources(aws: LocalAws) -> Sources:
-    """Bring your own: the small model in a bucket and the server as an image, both there before any stack.
+    """The small model in a bucket, the server as an image, and AWS's container, all there before any stack.
 
-    The image stands for one that was built before: its server is a process of this Python.
+    The image stands for one that was built before: its server is a process of this Python. So is AWS's.
     """
     repository = aws.client("ecr").create_repository(repositoryName="semif-ready")["repository"]
     image_uri = aws.push_image(
@@ -56,6 +59,11 @@ def ready_sources(aws: LocalAws) -> Sources:
         environment={"OMP_WAIT_POLICY": "passive"},
         bind=BIND,
     )
+    for flavour in FLAVOURS:
+        # AWS's own container, under the address that the standard endpoint pins.
+        aws.push_llama_cpp_container(
+            base_image_uri(aws.region, flavour, region_path="region", override_path="image.uri")
+        )
     s3 = aws.client("s3")
     s3.create_bucket(Bucket=READY_BUCKET)
     model_uri = upload(s3, READY_BUCKET, read_archive(MODELS / MODEL_FILE))
@@ -145,7 +153,7 @@ class LocalEnvironment:
         if context not in self._assemblies:
             assembly = self._folder / f"cdk.out-{len(self._assemblies)}"
             result = self.aws.run_cdk(
-                *("synth", "--quiet", "-o", str(assembly), "-c", f"environments={context}"),
+                *("synth", "**", "--quiet", "-o", str(assembly), "-c", f"environments={context}"),
                 cwd=self._project,
                 environment={"CDK_VALIDATION": "false"},
             )
@@ -157,7 +165,7 @@ class LocalEnvironment:
     def annotations(self, settings: Settings) -> list[str]:
         """What the synth of these settings told: its infos and warnings, without the constructs' paths."""
         lines = self._said[self.synthesize(settings)].splitlines()
-        marked = (re.fullmatch(r"\[(?:Info|Warning) at \S+\] (.+)", _COLOUR.sub("", line)) for line in lines)
+        marked = (_ANNOTATION.fullmatch(_COLOUR.sub("", line)) for line in lines)
         return list(dict.fromkeys(match[1] for match in marked if match is not None))
 
     def _with_image(self, endpoint: Mapping[str, Any]) -> Mapping[str, Any]:
