@@ -22,6 +22,7 @@ CALLERS = {"principals": ["111122223333"]}
 
 @dataclass(frozen=True)
 class Synthesis:
+    folder: Path
     templates: dict[str, dict[str, Any]]
     messages: list[tuple[str, str, str]]
 
@@ -59,10 +60,10 @@ def synthesis(environment: dict[str, Any]) -> Synthesis:
     value = environment | {"region": "us-east-1", "endpoints": endpoints}
     for settings in parse_environments([value], {}):
         EnvironmentStage(app, settings)
-    stacks = [
-        artifact for nested in app.synth().nested_assemblies for artifact in nested.nested_assembly.stacks
-    ]
+    assembly = app.synth()
+    stacks = [artifact for nested in assembly.nested_assemblies for artifact in nested.nested_assembly.stacks]
     return Synthesis(
+        Path(assembly.directory),
         {stack.stack_name: stack.template for stack in stacks},
         [
             (message.level.name.lower(), message.id, str(message.entry.data))
@@ -176,6 +177,13 @@ def test_every_synth_says_what_an_endpoint_may_cost(synthesis: Synthesis) -> Non
     assert "ml.g5.2xlarge is never tried: its price in us-east-1 is unknown" in costs["chat"][0]
     assert "Price unknown in us-east-1: ml.g5.2xlarge" in costs["vllm"][0]
     assert "about 337 USD a month" in costs["decisions"][0]
+
+
+def test_a_warning_does_not_hide_the_costs(synthesis: Synthesis) -> None:
+    # The report would hold warnings and errors alone, and the CLI shows no others where it holds any.
+    assert synthesis.said("hub", "warning")
+    report = synthesis.folder / "validation-report.json"
+    assert not report.exists() or json.loads(report.read_text())["pluginReports"] == []
 
 
 def test_callers_get_a_role_and_a_policy(synthesis: Synthesis) -> None:
