@@ -51,11 +51,15 @@ class EndpointPlan:
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """Where the model comes from: `kind` hub, s3 or uri; `address` is a URL, or s3://BUCKET/KEY."""
+    """Where a model comes from; `address` is a URL, s3://BUCKET/KEY, or s3://BUCKET/PREFIX/."""
 
-    kind: str
     address: str
     token_secret: str | None
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is an archive that SageMaker reads itself; anything else is fetched by a build."""
+        return self.address.startswith("s3://") and self.address.endswith(("/", "/model.tar.gz"))
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class EnvironmentPlan:
     stacks: tuple[str, ...]
     bootstrap_version: int
     builds: tuple[str, ...]
-    model: ModelPlan
+    models: tuple[ModelPlan, ...]
     endpoints: tuple[EndpointPlan, ...]
     others: tuple[str, ...] = ()
 
@@ -115,8 +119,8 @@ def read_plan(assembly: Path, env: str) -> EnvironmentPlan:
 
 def parse_plan(env: str, document: Mapping[str, Any], *, others: tuple[str, ...] = ()) -> EnvironmentPlan:
     """Read one environment of semif.json. Raises KeyError, TypeError, ValueError, AttributeError."""
-    model = document["model"]
-    kind = str(model["kind"])
+    endpoints = document["endpoints"]
+    models = [document["model"], *(one.get("last_resort_model") for one in endpoints.values())]
     return EnvironmentPlan(
         name=env,
         account=document["account"],
@@ -125,8 +129,8 @@ def parse_plan(env: str, document: Mapping[str, Any], *, others: tuple[str, ...]
         stacks=tuple(document["stacks"]),
         bootstrap_version=int(document["bootstrap_version"]),
         builds=tuple(document["builds"]),
-        model=ModelPlan(kind, str(model["uri" if kind == "s3" else "url"]), model.get("token_secret")),
-        endpoints=tuple(_endpoint(key, one) for key, one in document["endpoints"].items()),
+        models=tuple(dict.fromkeys(_model(one) for one in models if one)),
+        endpoints=tuple(_endpoint(key, one) for key, one in endpoints.items()),
         others=others,
     )
 
@@ -171,6 +175,11 @@ def compute_types(templates: Mapping[str, Template]) -> dict[str, str]:
         for properties in resources
         if isinstance(properties.get("Name"), str)
     }
+
+
+def _model(document: Mapping[str, Any]) -> ModelPlan:
+    address = document["uri" if document["kind"] == "s3" else "url"]
+    return ModelPlan(str(address), document.get("token_secret"))
 
 
 def _endpoint(key: str, document: Mapping[str, Any]) -> EndpointPlan:

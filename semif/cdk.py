@@ -47,9 +47,10 @@ class Cdk:
             node_at_least=int(at_least[0]) if at_least else DEFAULT_NODE,
         )
 
-    def synthesize(self, output: Path) -> None:
+    def synthesize(self, env: str, output: Path) -> None:
         """Synthesize the app into a folder; its messages go to the terminal. Raises CdkError."""
-        self.run("synth", "--quiet", "--output", str(output))
+        # Without a selection the CLI shows no annotation of a stage's stacks: what they cost, for one.
+        self.run("synth", f"{env}/*", "--quiet", "--output", str(output))
 
     def run(self, *arguments: str) -> None:
         """Run a command on the terminal, and wait for it. Raises CdkError unless it ends well."""

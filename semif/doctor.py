@@ -43,7 +43,7 @@ def prepare(
         check_installed(cdk)
         assembly = cdk.root / ASSEMBLY
         say(f"cdk synth into {assembly}")
-        cdk.synthesize(assembly)
+        cdk.synthesize(env, assembly)
     assembly = assembly.resolve()
     plan = read_plan(assembly, env)
     if region is not None and region != plan.region:

@@ -40,7 +40,6 @@ def gather(aws: Aws, plan: EnvironmentPlan, templates: Mapping[str, Template], v
     if isinstance(identity, Unknown):
         return Facts(now, versions, session, identity)
     sagemaker = aws.sagemaker()
-    secret = plan.model.token_secret
     return Facts(
         now,
         versions,
@@ -59,10 +58,12 @@ def gather(aws: Aws, plan: EnvironmentPlan, templates: Mapping[str, Template], v
         build_quotas=look("servicequotas:ListServiceQuotas", lambda: _build_quotas(aws))
         if plan.builds
         else {},
-        source=look_at_source(aws, plan),
-        secret=None
-        if secret is None
-        else look("secretsmanager:DescribeSecret", lambda: _secret(aws, secret)),
+        sources={model.address: look_at_source(aws, model, plan.region) for model in plan.models},
+        secrets={
+            model.token_secret: _secret(aws, model.token_secret)
+            for model in plan.models
+            if model.token_secret
+        },
     )
 
 
@@ -180,11 +181,14 @@ def _new_fleet(cloudformation: Any, name: str, wanted: Template | None) -> bool 
     return fleet_of(deployed) != fleet_of(wanted)
 
 
-def _secret(aws: Aws, name: str) -> bool:
-    try:
-        aws.client("secretsmanager").describe_secret(SecretId=name)
-    except ClientError as error:
-        if describe(error)[0] == "ResourceNotFoundException":
-            return False
-        raise
-    return True
+def _secret(aws: Aws, name: str) -> bool | Unknown:
+    def exists() -> bool:
+        try:
+            aws.client("secretsmanager").describe_secret(SecretId=name)
+        except ClientError as error:
+            if describe(error)[0] == "ResourceNotFoundException":
+                return False
+            raise
+        return True
+
+    return look("secretsmanager:DescribeSecret", exists)

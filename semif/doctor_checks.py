@@ -6,7 +6,7 @@ from typing import Final
 from semif.assembly import EnvironmentPlan
 from semif.doctor_facts import EndpointState, Facts, Session, StackState, Versions
 from semif.doctor_quotas import check_quotas
-from semif.doctor_sources import check_builds, check_source
+from semif.doctor_sources import check_builds, check_sources
 from semif.findings import Finding, Level, Unknown, not_known
 from semif.terminal import duration
 
@@ -38,7 +38,7 @@ def check(plan: EnvironmentPlan, facts: Facts) -> list[Finding]:
         *not_known("instances in use", facts.in_use, "they are counted as none"),
         *check_quotas(plan, facts),
         *check_builds(plan, facts),
-        *check_source(plan, facts),
+        *check_sources(plan, facts),
     ]
 
 

@@ -78,7 +78,7 @@ class Facts:
     """All of it. Where the credentials reach nobody, `identity` says so and the rest is empty.
 
     `quotas` and `in_use` are by instance type, `build_quotas` by compute type; `bootstrap` is the version of
-    the CDK's bootstrap, 0 if there is none. `secret`: whether the secret with the Hub's token exists.
+    the CDK's bootstrap, 0 if there is none. `sources` are by address; `secrets`: whether each exists.
     """
 
     now: datetime
@@ -92,5 +92,5 @@ class Facts:
     stacks: Mapping[str, StackState] | Unknown = field(default_factory=dict)
     compute_types: Mapping[str, str] = field(default_factory=dict)
     build_quotas: Mapping[str, Quota] | Unknown = field(default_factory=dict)
-    source: Source | Unknown = field(default_factory=lambda: Source("reachable"))
-    secret: bool | Unknown | None = None
+    sources: Mapping[str, Source | Unknown] = field(default_factory=dict)
+    secrets: Mapping[str, bool | Unknown] = field(default_factory=dict)

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from semif.assembly import EnvironmentPlan
-from semif.doctor_facts import Facts
+from semif.assembly import EnvironmentPlan, ModelPlan
+from semif.doctor_facts import Facts, Source
 from semif.findings import Finding, Level, Unknown, not_known
 
 
@@ -35,12 +35,26 @@ def check_builds(plan: EnvironmentPlan, facts: Facts) -> list[Finding]:
     return findings
 
 
-def check_source(plan: EnvironmentPlan, facts: Facts) -> list[Finding]:
-    """Whether the model is where it is said to be, and the token with it."""
-    model, source = plan.model, facts.source
-    findings = _secret(plan, facts)
-    if isinstance(source, Unknown):
-        return [*findings, *not_known(f"the model's source {model.address}", source)]
+def check_sources(plan: EnvironmentPlan, facts: Facts) -> list[Finding]:
+    """Whether each model is where it is said to be, and the token with it."""
+    secrets = dict.fromkeys(model.token_secret for model in plan.models if model.token_secret)
+    return [
+        *(
+            finding
+            for name in secrets
+            for finding in _secret(name, plan.region, exists=facts.secrets.get(name))
+        ),
+        *(
+            finding
+            for model in plan.models
+            for finding in _source(model, plan.region, facts.sources.get(model.address))
+        ),
+    ]
+
+
+def _source(model: ModelPlan, region: str, source: Source | Unknown | None) -> list[Finding]:
+    if source is None or isinstance(source, Unknown):
+        return not_known(f"the model's source {model.address}", source)
     subject = f"model {model.address}"
     match source.state:
         case "reachable":
@@ -49,9 +63,9 @@ def check_source(plan: EnvironmentPlan, facts: Facts) -> list[Finding]:
             found = Finding(
                 Level.ERROR,
                 subject,
-                f"its bucket is in {source.detail}, and SageMaker reads models from {plan.region} only",
+                f"its bucket is in {source.detail}, and SageMaker reads models from {region} only",
                 "Copy it",
-                f"aws s3 cp --recursive {model.address} s3://A-BUCKET-IN-{plan.region}/…/",
+                f"aws s3 cp --recursive {model.address} s3://A-BUCKET-IN-{region}/…/",
             )
         case "closed" if model.token_secret:
             fact = f"answers {source.detail} without a token; the build has that of {model.token_secret}"
@@ -62,8 +76,7 @@ def check_source(plan: EnvironmentPlan, facts: Facts) -> list[Finding]:
                 subject,
                 f"answers {source.detail}: it is gated or private",
                 "Put a token that may read it into a secret, and the secret's name into model.token_secret",
-                "aws secretsmanager create-secret --name hf-token --secret-string hf_…"
-                f" --region {plan.region}",
+                f"aws secretsmanager create-secret --name hf-token --secret-string hf_… --region {region}",
             )
         case "missing":
             fact = f"is not there ({source.detail})"
@@ -71,16 +84,13 @@ def check_source(plan: EnvironmentPlan, facts: Facts) -> list[Finding]:
         case "unreachable":
             fact = f"cannot be reached from here ({source.detail}); the build may reach it"
             found = Finding(Level.WARNING, subject, fact, "check the address and the network")
-    return [*findings, found]
+    return [found]
 
 
-def _secret(plan: EnvironmentPlan, facts: Facts) -> list[Finding]:
-    name = plan.model.token_secret
-    if name is None or facts.secret is None:
-        return []
-    if isinstance(facts.secret, Unknown):
-        return not_known(f"the secret {name}", facts.secret)
-    if facts.secret:
+def _secret(name: str, region: str, *, exists: bool | Unknown | None) -> list[Finding]:
+    if exists is None or isinstance(exists, Unknown):
+        return not_known(f"the secret {name}", exists)
+    if exists:
         return [Finding(Level.OK, f"secret {name}", "is there")]
     return [
         Finding(
@@ -88,6 +98,6 @@ def _secret(plan: EnvironmentPlan, facts: Facts) -> list[Finding]:
             f"secret {name}",
             "does not exist, and the build reads the Hub's token from it",
             "Make it",
-            f"aws secretsmanager create-secret --name {name} --secret-string hf_… --region {plan.region}",
+            f"aws secretsmanager create-secret --name {name} --secret-string hf_… --region {region}",
         )
     ]

@@ -98,7 +98,7 @@ class Inventory:
 def bucket(name: str, *, versions: int, size_bytes: int, region: str) -> Kept:
     """A bucket with all versions of its objects; the AWS CLI has no single command that empties one."""
     code = (
-        f"import boto3; b = boto3.resource('s3', region_name={region!r}).Bucket({name!r});"
+        f'import boto3; b = boto3.resource("s3", region_name="{region}").Bucket("{name}");'
         " b.object_versions.delete(); b.delete()"
     )
     content = f"{versions} object versions, {bytes_text(size_bytes)}"

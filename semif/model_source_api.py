@@ -4,7 +4,7 @@ from typing import Final
 
 import httpx
 
-from semif.assembly import EnvironmentPlan
+from semif.assembly import ModelPlan
 from semif.aws import Aws, ClientError, aws_errors, describe
 from semif.doctor_facts import Source
 from semif.errors import SemifError
@@ -14,15 +14,14 @@ TIMEOUT_S: Final = 20
 S3: Final = "s3://"
 
 
-def look_at_source(aws: Aws, plan: EnvironmentPlan) -> Source | Unknown:
-    """Look once. A ready archive has to lie in the endpoint's own region; what a build fetches need not."""
-    address = plan.model.address
-    if not address.startswith(S3):
-        return _head(address)
-    bucket, _, key = address.removeprefix(S3).partition("/")
+def look_at_source(aws: Aws, model: ModelPlan, region: str) -> Source | Unknown:
+    """Look once. A ready archive has to lie in the endpoint's region; what a build fetches need not."""
+    if not model.address.startswith(S3):
+        return _head(model.address)
+    bucket, _, key = model.address.removeprefix(S3).partition("/")
     try:
         with aws_errors("s3"):
-            return _bucket(aws, bucket, key, region=plan.region if plan.model.kind == "s3" else None)
+            return _bucket(aws, bucket, key, region=region if model.ready else None)
     except SemifError as error:
         return Unknown(
             f"s3:ListBucket on {bucket}", error.message, denied=error.code in {"403", "AccessDenied"}

@@ -237,19 +237,32 @@ def test_builds_against_their_quota() -> None:
 def test_the_models_source(state: Any, secret: str | None, level: Level, words: str) -> None:
     planned = plan(model={**HUB, "token_secret": secret})
     detail = "us-east-1" if state == "elsewhere" else "HTTP 404"
-    found = [f for f in check(planned, facts(source=Source(state, detail))) if f.subject.startswith("model ")]
+    found = [
+        f
+        for f in check(planned, facts(sources={HUB["url"]: Source(state, detail)}))
+        if f.subject.startswith("model ")
+    ]
     assert [f.level for f in found] == [level]
     assert words in found[0].text
 
 
 def test_a_secret_that_is_missing() -> None:
     planned = plan(model={**HUB, "token_secret": "hf"})
-    (text,) = texts(Level.ERROR, planned, secret=False)
+    (text,) = texts(Level.ERROR, planned, secrets={"hf": False})
     assert text.endswith(f"aws secretsmanager create-secret --name hf --secret-string hf_… --region {REGION}")
-    assert texts(Level.ERROR, planned, secret=True) == []
+    assert texts(Level.ERROR, planned, secrets={"hf": True}) == []
 
 
 def test_foreign_text_cannot_reach_the_terminal() -> None:
-    (text,) = texts(Level.WARNING, source=Source("unreachable", "a\x1b[31m\nb"))
+    (text,) = texts(Level.WARNING, sources={HUB["url"]: Source("unreachable", "a\x1b[31m\nb")})
     assert "\x1b" not in text
     assert "\n" not in text
+
+
+def test_the_last_resorts_own_model_is_looked_at_too() -> None:
+    other = {"kind": "s3", "uri": "s3://bucket/models/small/"}
+    one = plan({"decisions": endpoint(last_resort=["ml.g5.2xlarge"], last_resort_model=other)})
+    assert [model.address for model in one.models] == [HUB["url"], "s3://bucket/models/small/"]
+    assert [model.ready for model in one.models] == [False, True]
+    (text,) = texts(Level.ERROR, one, sources={"s3://bucket/models/small/": Source("elsewhere", "us-east-1")})
+    assert text.startswith("model s3://bucket/models/small/: its bucket is in us-east-1")
