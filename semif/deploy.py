@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Final
 
+from semif.aws import open_aws
+from semif.deployment import Snapshot
 from semif.deployment_api import DeploymentReader
 from semif.doctor import Prepared, examine
 from semif.doctor_facts import Identity
-from semif.errors import ExitCode
+from semif.errors import CredentialsExpiredError, ExitCode
 from semif.progress import Progress
 from semif.rollout import Rollout, follow_rollout, interrupted
 
@@ -42,8 +44,17 @@ def run_followed(prepared: Prepared, name: str, arguments: list[str], say: Calla
     progress = Progress(plan.name, plan.region, wait_s=WAIT_S)
     log = prepared.assembly / f"{arguments[0]}.log"
     rollout = Rollout(name, prepared.cdk.start(arguments, log), log)
+
+    def read() -> Snapshot:
+        try:
+            return reader.read()
+        except CredentialsExpiredError:
+            # They may have been renewed in another terminal; the next look uses those.
+            reader.connect(open_aws(region=plan.region, profile=prepared.profile))
+            raise
+
     try:
         say(f"{name} runs; its output goes to {log}")
-        return follow_rollout(rollout, progress, reader.read, say)
+        return follow_rollout(rollout, progress, read, say)
     except KeyboardInterrupt:
         return interrupted(rollout, plan.name, say)

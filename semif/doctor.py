@@ -25,6 +25,7 @@ class Prepared:
     aws: Aws
     assembly: Path
     plan: EnvironmentPlan
+    profile: str | None = None
 
 
 def prepare(
@@ -53,7 +54,7 @@ def prepare(
             field="--region",
             next_step="leave --region out, or change region in cdk.json",
         )
-    return Prepared(cdk, open_aws(region=plan.region, profile=profile), assembly, plan)
+    return Prepared(cdk, open_aws(region=plan.region, profile=profile), assembly, plan, profile)
 
 
 def examine(prepared: Prepared, say: Callable[[str], None]) -> tuple[Facts, ExitCode]:

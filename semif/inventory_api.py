@@ -186,7 +186,10 @@ class InventoryReader:
         ]
 
     def _owner(self, sagemaker: Any, arn: str) -> str:
-        """The stack of this environment that the tag names; "" for a thing of others'."""
+        """The stack of this environment that the tag names; "" for a thing of others'.
+
+        Only stacks known to be of this environment count: `semif-dev-b-x` may be of `dev` or of `dev-b`.
+        """
         try:
             tags = sagemaker.list_tags(ResourceArn=arn, MaxResults=50)["Tags"]
         except ClientError as error:
@@ -195,7 +198,7 @@ class InventoryReader:
             raise
         stack_id = next((tag["Value"] for tag in tags if tag["Key"] == OWNERSHIP_TAG), "")
         name = stack_id.split("/")[1] if stack_id.count("/") >= 2 else ""
-        return name if name and (name in self._stack_names or self._plan.owns(name)) else ""
+        return name if name in self._stack_names else ""
 
     # -- what stays ------------------------------------------------------------------------------------------
 

@@ -210,7 +210,8 @@ def test_what_is_protected_stays(aws: LocalAws, semif: Semif, tmp_path: Path) ->
 def test_a_stack_that_cdk_json_no_longer_has_goes_too_and_a_namesake_does_not(
     aws: LocalAws, semif: Semif, tmp_path: Path
 ) -> None:
-    assembly = write_assembly(tmp_path, "old", REGION, {"artifacts": artifacts_template("old")})
+    templates = {"artifacts": artifacts_template("old"), "decisions": decisions_template("old")}
+    assembly = write_assembly(tmp_path, "old", REGION, templates)
     _create(aws, "semif-old-spare", decisions_template("old", key="spare"))
     _create(aws, "semif-old-2-decisions", decisions_template("old-2"))
     sagemaker: Any = aws.client("sagemaker")
