@@ -13,10 +13,11 @@ import pytest
 from botocore.exceptions import ClientError
 
 from localaws.session import LocalAws
-from tests.localaws.hosted_llama import bearer_token, create_endpoint, put_model, wait_in_service
+from tests.localaws.hosted_llama import PREFIX, bearer_token, create_endpoint, put_model, wait_in_service
 from tools.setup import MODEL_FILE
 
-NAME = "standard"
+NAME = "llama-standard"
+BUCKET = "llama-standard-models"
 LOCAL = {"AccessKeyId": "local", "SecretAccessKey": "local"}
 QUESTION: dict[str, Any] = {
     "messages": [{"role": "user", "content": "Say one word."}],
@@ -26,21 +27,19 @@ QUESTION: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
-    log = tmp_path_factory.mktemp("llama") / "log"
-    with LocalAws(ready_s=0.1, poll_s=0.2, log=log) as aws:
-        environment = {
-            "SM_LLAMA_CPP_MODEL": f"/opt/ml/model/{MODEL_FILE}",
-            "SM_LLAMA_CPP_CTX_SIZE": "1024",
-            "SM_LLAMA_CPP_PARALLEL": "2",
-            "SM_LLAMA_CPP_N_GPU_LAYERS": "0",
-            "SM_LLAMA_CPP_ALIAS": "small",
-            "SM_LLAMA_CPP_JINJA": "true",
-        }
-        create_endpoint(aws, NAME, put_model(aws, "models"), environment)
-        wait_in_service(aws, NAME)
-        yield aws
-    assert "Traceback" not in log.read_text()
+def serving(aws: LocalAws) -> Iterator[LocalAws]:
+    environment = {
+        "SM_LLAMA_CPP_MODEL": f"/opt/ml/model/{MODEL_FILE}",
+        "SM_LLAMA_CPP_CTX_SIZE": "1024",
+        "SM_LLAMA_CPP_PARALLEL": "2",
+        "SM_LLAMA_CPP_N_GPU_LAYERS": "0",
+        "SM_LLAMA_CPP_ALIAS": "small",
+        "SM_LLAMA_CPP_JINJA": "true",
+    }
+    create_endpoint(aws, NAME, put_model(aws, BUCKET), environment)
+    wait_in_service(aws, NAME)
+    yield aws
+    aws.client("sagemaker").delete_endpoint(EndpointName=NAME)
 
 
 def chat(aws: LocalAws, token: str, name: str = NAME) -> openai.OpenAI:
@@ -171,17 +170,19 @@ def test_the_openai_path_has_chat_completions_alone(serving: LocalAws) -> None:
 
 def test_a_wrong_flag_is_a_slow_ping_failure_with_the_reason_in_the_log(serving: LocalAws) -> None:
     environment = {"SM_LLAMA_CPP_MODEL": f"/opt/ml/model/{MODEL_FILE}", "SM_LLAMA_CPP_NO_SUCH": "1"}
-    create_endpoint(serving, "broken", "s3://models/small/model/", environment, startup_s=60)
+    create_endpoint(serving, "llama-broken", f"s3://{BUCKET}/{PREFIX}", environment, startup_s=60)
     logs = serving.client("logs")
     deadline = time.monotonic() + 60
     said = ""
     while "invalid argument: --no-such" not in said:
         assert time.monotonic() < deadline, said
         time.sleep(0.3)
-        found = logs.describe_log_groups(logGroupNamePrefix="/aws/sagemaker/Endpoints/broken")["logGroups"]
+        found = logs.describe_log_groups(logGroupNamePrefix="/aws/sagemaker/Endpoints/llama-broken")[
+            "logGroups"
+        ]
         if found:
             events = logs.filter_log_events(logGroupName=found[0]["logGroupName"])["events"]
             said = "\n".join(event["message"] for event in events)
     # nginx answers on, so the endpoint is still being created: no crash tells.
-    described = serving.client("sagemaker").describe_endpoint(EndpointName="broken")
+    described = serving.client("sagemaker").describe_endpoint(EndpointName="llama-broken")
     assert described["EndpointStatus"] == "Creating"
