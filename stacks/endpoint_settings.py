@@ -128,13 +128,14 @@ def read_endpoint(
         cuda_13=container.flavour == "cuda",
     )
     last_resort, last_notes = _last_resort(reader, engine, region, pool, model)
+    smallest = min(pool.instance_count, last_resort.instance_count if last_resort else pool.instance_count)
     endpoint = EndpointSettings(
         key=key,
         path=reader.path,
         name=reader.optional_text("name", *_ENDPOINT_NAME) or f"semif-{environment_name}-{key}",
         container=container,
         pool=pool,
-        update=read_update(reader, instance_count=pool.instance_count),
+        update=read_update(reader, instance_count=smallest),
         rollback_alarms=_rollback_alarms(reader),
         last_resort=last_resort,
         callers=read_callers(reader, region=region),

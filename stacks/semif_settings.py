@@ -38,8 +38,11 @@ def read_semif_engine(reader: MappingReader, flavour: Flavour | None) -> SemIfEn
             reader.at("max_request_tokens"),
             f"must be at least max_tokens ({max_tokens}), not {max_request_tokens}",
         )
+    gpu_layers = reader.whole("gpu_layers", -1 if flavour == "cuda" else 0, -1, 10_000)
+    if gpu_layers != 0 and flavour == "cpu":
+        raise SettingsError(reader.at("gpu_layers"), "must be 0: the pool has no GPU, and so the CPU image")
     return SemIfEngine(
-        gpu_layers=reader.whole("gpu_layers", -1 if flavour == "cuda" else 0, -1, 10_000),
+        gpu_layers=gpu_layers,
         max_tokens=max_tokens,
         max_request_tokens=max_request_tokens,
         max_shared_decisions=reader.whole("max_shared_decisions", 64, 1, 4096),

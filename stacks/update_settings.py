@@ -41,7 +41,10 @@ class UpdateSettings:
 
 
 def read_update(parent: MappingReader, *, instance_count: int) -> UpdateSettings:
-    """Read `update`, a word or an object. Raises SettingsError with the key's path."""
+    """Read `update`, a word or an object; `instance_count` is that of its smallest fleet.
+
+    Raises SettingsError with the key's path.
+    """
     if not parent.has("update"):
         reader = MappingReader({"type": "all-at-once"}, parent.at("update"))
     elif isinstance(parent.value["update"], str):
@@ -58,8 +61,8 @@ def read_update(parent: MappingReader, *, instance_count: int) -> UpdateSettings
     if kind in {"canary", "rolling"} and instance_count < 2:
         raise SettingsError(
             reader.path,
-            f"{kind} shifts at most half of the fleet at a time, so it needs instance_count 2 or more;"
-            " use all-at-once, or recreate where the quota is 1",
+            f"{kind} shifts at most half of the fleet at a time, so it needs instance_count 2 or more, of"
+            " the last resort too; use all-at-once, or recreate where the quota is 1",
         )
 
     def part(key: str, default: int, low: int, high: int) -> int | None:

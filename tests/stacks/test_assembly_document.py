@@ -26,7 +26,7 @@ def test_an_environment_in_full(environment: dict[str, Any]) -> None:
             "pool": ["ml.g5.xlarge", "ml.g4dn.xlarge"],
             "instance_count": 2,
             "update": {"type": "canary", "wait_s": 180},
-            "last_resort": {"pool": ["ml.c6i.2xlarge"], "model": small, "instance_count": 1},
+            "last_resort": {"pool": ["ml.c6i.2xlarge"], "model": small, "instance_count": 3},
         },
         "chat": {"engine": "llama-cpp", "name": "my-chat", "pool": ["ml.m5.xlarge", "ml.m5.large"]},
     }
@@ -60,7 +60,7 @@ def test_an_environment_in_full(environment: dict[str, Any]) -> None:
                 "strategy": "native",
                 "rounds": [["ml.g5.xlarge", "ml.g4dn.xlarge"]],
                 "last_resort": ["ml.c6i.2xlarge"],
-                "last_resort_instance_count": 1,
+                "last_resort_instance_count": 3,
                 "last_resort_model": {"kind": "s3", "uri": "s3://models/small/"},
                 "left_out": {},
                 "worst_case_s": 1200 + 900 + 600 + 180 + 120,

@@ -260,6 +260,19 @@ def test_updates_that_are_refused(update: object, problem: str) -> None:
     assert problem in refused({"pool": ["ml.c6i.large"], "instance_count": count, "update": update})
 
 
+def test_a_last_resort_of_one_instance_cannot_be_shifted_to_in_parts() -> None:
+    last_resort = {"pool": ["ml.c6i.large"], "instance_count": 1}
+    endpoint = {"pool": ["ml.c7i.large"], "instance_count": 2, "last_resort": last_resort}
+    canary = {"type": "canary", "wait_s": 60}
+    assert "of the last resort too" in refused(endpoint | {"update": canary})
+    assert read(endpoint).update.type == "all-at-once"
+
+
+def test_layers_on_a_gpu_that_is_not_there() -> None:
+    problem = refused({"pool": ["ml.c6i.large"], "gpu_layers": -1})
+    assert problem == f"{PATH}.gpu_layers: must be 0: the pool has no GPU, and so the CPU image"
+
+
 def test_rollback_alarms() -> None:
     names = [f"alarm-{i}" for i in range(10)]
     assert read({"pool": ["ml.c6i.large"], "rollback_alarms": names[:9]}).rollback_alarms == tuple(names[:9])
