@@ -134,6 +134,27 @@ def test_doctor_without_an_account_is_one_finding(
     assert error.startswith("error    identity: the credentials reach no account in eu-central-1: ")
 
 
+def test_a_look_up_that_is_denied_is_a_finding(aws: LocalAws, semif: Semif, hub: str, tmp_path: Path) -> None:
+    assembly = write_assembly(
+        tmp_path, "few", REGION, {"decisions": decisions_template("few")}, model=model(f"{hub}/there")
+    )
+    aws.put_faults({f"api:{name}": {"mode": "denied"} for name in ("ListServiceQuotas", "ListEndpoints")})
+    try:
+        code, out = semif("doctor", "few", "--assembly", str(assembly))
+    finally:
+        aws.put_faults({})
+    assert code == 0
+    warnings = [line.removeprefix("warning  ") for line in out.splitlines() if line.startswith("warning")]
+    assert len(warnings) == 2
+    assert warnings[0].startswith(
+        "could not check quotas of instances: needs servicequotas:ListServiceQuotas ("
+    )
+    assert warnings[0].endswith("allow servicequotas:ListServiceQuotas to these credentials.")
+    assert warnings[1].startswith(
+        "could not check instances in use: needs sagemaker:ListEndpoints and Describe"
+    )
+
+
 def test_nobody_to_ask_is_told_before_anything_else(semif: Semif) -> None:
     for command in ("deploy", "destroy"):
         code, out = semif(command, "dev")
