@@ -82,7 +82,8 @@ def read_container(
     notes = check_gpu_memory(
         pool,
         reader.at("pool"),
-        model_bytes=container.model.size_bytes,
+        # A model that the container fetches is not the environment's.
+        model_bytes=None if container.fetches_model else container.model.size_bytes,
         gpu_layers=container.engine.gpu_layers,
     )
     return container, notes

@@ -59,7 +59,7 @@ class HubFile:
 
 @dataclass(frozen=True)
 class LlamaCppEngine:
-    """llama-server's settings. `context_tokens` are shared by the `parallel` slots; -1 layers are all."""
+    """llama-server's settings: `parallel` slots divide `context_tokens` among them, -1 layers are all."""
 
     context_tokens: int
     parallel: int
@@ -189,7 +189,7 @@ def _llama_cpp(reader: MappingReader, *, cuda: bool, image: ImageSettings | None
     if context_tokens < 256 * parallel:
         raise SettingsError(
             reader.at("context_tokens"),
-            f"is shared by {parallel} parallel slots: must be at least {256 * parallel}, 256 for each",
+            f"is divided among {parallel} parallel slots: must be at least {256 * parallel}, 256 for each",
         )
     gpu_layers = reader.whole("gpu_layers", -1 if cuda else 0, -1, 10_000)
     if gpu_layers != 0 and not cuda and image is None:

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from localaws.llama_cpp_container.entry_point import plan
+from stacks.container_settings import ContainerSettings, read_container
 from stacks.container_variables import MAX_BYTES, MAX_VALUE_BYTES, MAX_VARIABLES
 from stacks.dlc import DIGESTS, Flavour
 from stacks.images import ImageSettings, ecr_image
 from stacks.mapping_reader import MappingReader, SettingsError
+from stacks.model_settings import ReadyModel
 from stacks.standard_settings import (
     HubFile,
     LlamaCppEngine,
@@ -103,6 +105,21 @@ def test_a_download_at_start_names_no_model_file() -> None:
     assert note.level == "warning"
     assert "NO network isolation" in note.text
     assert engine_notes(read({}), "e") == ()
+
+
+def test_a_download_is_not_held_against_the_environments_model() -> None:
+    too_large = ReadyModel("s3://b/m/", "m.gguf", "ab" * 32, size_bytes=900 * 2**30)
+    hub = {"download_at_start": {"repository": "owner/Model-GGUF", "file": "Model-Q4.gguf"}}
+
+    def read_on_gpu(value: dict[str, Any]) -> ContainerSettings:
+        reader = MappingReader(value, "e")
+        return read_container(
+            reader, engine="llama-cpp", pool=GPU, region="eu-central-1", default_model=too_large
+        )[0]
+
+    assert read_on_gpu(hub).fetches_model
+    with pytest.raises(SettingsError, match=r"^e\.pool: a model of 900"):
+        read_on_gpu({})
 
 
 @pytest.mark.parametrize(
