@@ -219,7 +219,9 @@ class Operation(Steps):
 
     def _restore(self, old: Resource) -> None:
         current = self.stack.resources[old.logical_id]
-        if current.properties == old.properties and current.physical_id == old.physical_id:
+        same = current.properties == old.properties and current.physical_id == old.physical_id
+        # One whose way back failed has the old properties, but who knows what it is.
+        if same and not current.status.endswith("FAILED"):
             self.stack.resources[old.logical_id] = old
             return
         kind = self.types(old.type)
