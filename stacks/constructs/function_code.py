@@ -19,7 +19,8 @@ def function_code(package: str, service_models: Sequence[str]) -> Iterator[Path]
     """A folder with the package's sources alone, so that the zip's hash is theirs; gone afterwards.
 
     `service_models` are services, such as sagemaker, whose newest description goes with them: the SDK of
-    Lambda's runtime may be older than what the function calls. The files are those of the pinned botocore.
+    Lambda's runtime may be older than what the function calls. The files are those of the pinned botocore,
+    which older ones read: with it boto3 1.35, the runtime's first, sends instance pools.
     """
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

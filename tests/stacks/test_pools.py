@@ -11,7 +11,6 @@ from stacks.mapping_reader import SettingsError
 from stacks.pool_settings import Round
 from stacks.regions import PoolStrategy
 from stacks.settings import parse_environments
-from stacks.time_proof import BUDGET_S, WalkTimes, prove
 from stacks.update_settings import UpdateSettings
 
 PATH = "environments[0].endpoints.decisions"
@@ -163,40 +162,6 @@ def test_what_is_not_known_of_memory_is_said() -> None:
 
 
 UPDATE = UpdateSettings("all-at-once", None, None, None, 0)
-
-
-def times(rounds: int, strategy: PoolStrategy, **more: Any) -> WalkTimes:
-    values: dict[str, Any] = {
-        "provision_timeout_s": 1200,
-        "download_timeout_s": 900,
-        "startup_timeout_s": 600,
-        "update": UPDATE,
-        "instance_count": 1,
-    }
-    return WalkTimes(rounds=rounds, strategy=strategy, **(values | more))
-
-
-@pytest.mark.parametrize(
-    ("walk", "worst_case_s"),
-    [
-        (times(1, "native"), 1620),
-        (times(2, "native"), 2820),
-        (times(1, "serial"), 1620),
-        (times(2, "serial", download_timeout_s=300, startup_timeout_s=600), 2820),
-        (
-            times(2, "native", provision_timeout_s=300, update=UpdateSettings("canary", 10, None, 500, 60)),
-            2480,
-        ),
-        (
-            times(1, "native", instance_count=4, update=UpdateSettings("rolling", None, 50, 60, None)),
-            2 * (900 + 600 + 60) + 120,
-        ),
-    ],
-)
-def test_the_sum(walk: WalkTimes, worst_case_s: int) -> None:
-    assert walk.worst_case_s == worst_case_s
-    if worst_case_s <= BUDGET_S:
-        prove(walk, "pool")
 
 
 def test_a_pool_that_cannot_hold_is_refused_with_sum_and_choices() -> None:
