@@ -75,16 +75,20 @@ def next_leg(observation: Observation, pool: Pool) -> Leg | Exhausted:
         skips = _skips(observation, pool, pool.rounds[index], base)
         skipped += skips.values()
         if types := tuple(name for name in base if name not in skips):
-            whole = types == pool.rounds[index].types and not again
-            name = pool.round_name(index)
-            if not whole:
-                name = pool.attempt_name(index, types, observation.request_id, again)
-            return Leg(name, index, types, skipped=tuple(skipped))
+            return Leg(_name(observation, pool, index, types, again), index, types, skipped=tuple(skipped))
         index += 1
         again = 0
         if index == len(pool.rounds):
             return Exhausted(tuple(skipped))
         base = pool.rounds[index].types
+
+
+def _name(observation: Observation, pool: Pool, index: int, types: tuple[str, ...], again: int) -> str:
+    """The round's plain name, unless this is not the whole round or an earlier operation holds the name."""
+    name = pool.round_name(index)
+    if types == pool.rounds[index].types and not again and observation.configuration(name) is None:
+        return name
+    return pool.attempt_name(index, types, observation.request_id, again)
 
 
 def _skips(observation: Observation, pool: Pool, one: Round, types: Iterable[str]) -> dict[str, Skip]:

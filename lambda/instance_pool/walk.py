@@ -248,7 +248,9 @@ def _stale(observation: Observation, pool: Pool) -> DeleteConfigurations | None:
     names = tuple(
         item.name
         for item in observation.configurations
-        if pool.index_of(item.name) is not None and item.attempt.request_id != observation.request_id
+        if pool.index_of(item.name) is not None
+        and item.attempt.request_id != observation.request_id
+        and not record_keys(item.tags)
     )
     reason = "an earlier operation left them; this one begins afresh"
     return DeleteConfigurations(names, reason) if names else None

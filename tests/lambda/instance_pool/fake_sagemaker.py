@@ -1,20 +1,17 @@
 # ruff: noqa: N803  (the parameters have SageMaker's own names)
 """A small SageMaker in memory that keeps the protocol of the real one: statuses, error codes and texts.
 
-It stands in for the boto3 client. Every call is checked against botocore's service model. `interruptions`
-are taken one per call: a throttle, an answer that gets lost, or the death of the caller.
+It stands in for the boto3 client. What an accepted call leads to is fixed when it is accepted.
 """
 
+import importlib
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from functools import cache
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, ClassVar
 
-import botocore.session
-from botocore.exceptions import ClientError, ReadTimeoutError
-from botocore.validate import ParamValidator
+client = importlib.import_module("tests.lambda.instance_pool.fake_client")
+Crash, refusal = client.Crash, client.refusal
 
 CAPACITY = (
     "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error. "
@@ -24,63 +21,82 @@ HEALTH = (
     "The primary container for production variant AllTraffic did not pass the ping health check. "
     "Please check CloudWatch logs for this endpoint."
 )
+SERVICE = "Request to service failed. If failure persists after retry, contact customer support."
+ALARM = (
+    "The deployment was rolled back because the following CloudWatch alarms were in ALARM state: [errors]."
+)
 ARN = "arn:aws:sagemaker:us-east-1:123456789012:"
-
-
-class Crash(BaseException):
-    """The function died: no code of its own runs any more."""
+WORKING = {"Creating", "Updating", "RollingBack", "Deleting"}
+ENUM = (
+    "1 validation error detected: Value '{}' at 'productionVariants.1.member.{}' failed to satisfy "
+    "constraint: Member must satisfy enum value set: [ml.m5.large, ml.c5.large]"
+)
 
 
 @dataclass
 class Fault:
-    """What happens to an instance type, and after how long."""
+    """What happens to an instance type, and after how long. `first`: only so many times, then it is ok."""
 
     mode: str = "ok"
     seconds: int = 240
+    first: int = 1000
 
 
 @dataclass
-class FakeSageMaker:
+class Plan:
+    """What an accepted call leads to; `words`: how the attempt is truly to be told."""
+
+    seconds: int
+    reason: str
+    serving: str
+    words: str
+    ok: bool = False
+    shows_old_reason: bool = False
+
+
+@dataclass
+class FakeSageMaker(client.FakeClient):  # type: ignore[misc, name-defined]
     """Endpoints, configurations and tags of one account and region."""
 
+    service: ClassVar[str] = "sagemaker"
     faults: dict[str, Fault] = field(default_factory=dict)
-    interruptions: list[str] = field(default_factory=list)
-    now: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+    quotas: dict[str, int | None] = field(default_factory=dict)
+    scaled: dict[str, Any] = field(default_factory=dict)
+    keeps_old_reasons: bool = False
+    world: Any = field(default_factory=client.World)
     configurations: dict[str, dict[str, Any]] = field(default_factory=dict)
     endpoints: dict[str, dict[str, Any]] = field(default_factory=dict)
     tags: dict[str, dict[str, str]] = field(default_factory=dict)
-    truth: list[tuple[str, str]] = field(default_factory=list)
+    truth: dict[str, str] = field(default_factory=dict)
+    begun: list[datetime] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
-    calls: list[str] = field(default_factory=list)
 
-    def __getattr__(self, name: str) -> Callable[..., dict[str, Any]]:
-        operation = getattr(type(self), f"_op_{name}", None)
-        if operation is None:
-            raise AttributeError(name)
+    @property
+    def now(self) -> datetime:
+        return self.world.now  # type: ignore[no-any-return]
 
-        def call(**parameters: Any) -> dict[str, Any]:
-            self.calls.append(name)
-            self._settle()
-            problems = ParamValidator().validate(parameters, _input_shape(name))
-            assert not problems.has_errors(), problems.generate_report()
-            interruption = self.interruptions.pop(0) if self.interruptions else ""
-            if interruption == "crash before":
-                raise Crash
-            if interruption == "throttle":
-                raise _error("ThrottlingException", "Rate exceeded", name)
-            answer: dict[str, Any] = operation(self, **parameters)
-            if interruption == "crash after":
-                raise Crash
-            if interruption == "lost":
-                raise ReadTimeoutError(endpoint_url="https://api.sagemaker")
-            return answer
+    @property
+    def interruptions(self) -> list[str]:
+        return self.world.interruptions  # type: ignore[no-any-return]
 
-        return call
+    @property
+    def calls(self) -> list[str]:
+        return self.world.calls  # type: ignore[no-any-return]
 
     def advance(self, seconds: float) -> None:
         """Let time pass."""
-        self.now += timedelta(seconds=seconds)
-        self._settle()
+        self.world.now += timedelta(seconds=seconds)
+        self.settle()
+
+    def quota(self, instance_type: str) -> int | None:
+        """The account's quota; None: the region does not have the type."""
+        return self.quotas.get(instance_type, 20)
+
+    def in_use(self, instance_type: str) -> int:
+        """Instances of a type that endpoints have."""
+        return sum(
+            e["fleet"].get(instance_type, 0) for e in self.endpoints.values() if e["status"] != "Failed"
+        )
 
     def delete_by_hand(self, name: str) -> None:
         """Take an endpoint away at once, as if somebody had deleted it some time ago."""
@@ -88,33 +104,41 @@ class FakeSageMaker:
         self.tags.pop(f"{ARN}endpoint/{name}", None)
 
     def _op_create_endpoint_config(
-        self, EndpointConfigName: str, ProductionVariants: list[dict[str, Any]], Tags: list[dict[str, str]]
+        self,
+        EndpointConfigName: str,
+        ProductionVariants: list[dict[str, Any]],
+        Tags: list[dict[str, str]],
+        KmsKeyId: str = "",
     ) -> dict[str, Any]:
         if EndpointConfigName in self.configurations:
-            raise _error(
+            raise refusal(
                 "ValidationException",
                 "Cannot create already existing endpoint configuration "
                 f'"{ARN}endpoint-config/{EndpointConfigName}".',
             )
-        instance_type = ProductionVariants[0]["InstanceType"]
-        if self._fault(instance_type).mode == "unknown-type":
-            raise _error(
-                "ValidationException",
-                f"1 validation error detected: Value '{instance_type}' at "
-                "'productionVariants.1.member.instanceType' failed to satisfy constraint: "
-                "Member must satisfy enum value set: [ml.m5.large, ml.c5.large]",
-            )
+        variant = ProductionVariants[0]
+        pools = variant.get("InstancePools", [])
+        types = [p["InstanceType"] for p in sorted(pools, key=lambda p: p["Priority"])]
+        for name in types or [variant["InstanceType"]]:
+            if self.quota(name) is None or self._fault(name).mode == "unknown-type":
+                member = "instancePools.1.member.instanceType" if types else "instanceType"
+                raise refusal("ValidationException", ENUM.format(name, member))
+        assert len(types) <= 5
+        assert len(Tags) <= 50
         arn = f"{ARN}endpoint-config/{EndpointConfigName}"
-        self.configurations[EndpointConfigName] = {"arn": arn, "type": instance_type, "created": self.now}
+        self.configurations[EndpointConfigName] = {
+            "arn": arn,
+            "types": types or [variant["InstanceType"]],
+            "variant": variant,
+            "created": self.now,
+            "key": KmsKeyId,
+        }
         self.tags[arn] = {tag["Key"]: tag["Value"] for tag in Tags}
         return {"EndpointConfigArn": arn}
 
     def _op_describe_endpoint_config(self, EndpointConfigName: str) -> dict[str, Any]:
-        if EndpointConfigName not in self.configurations:
-            raise _error(
-                "ValidationException", f'Could not find endpoint configuration "{EndpointConfigName}".'
-            )
-        return {"EndpointConfigArn": self.configurations[EndpointConfigName]["arn"]}
+        found = self._configuration(EndpointConfigName)
+        return {"EndpointConfigArn": found["arn"], "ProductionVariants": [found["variant"]]}
 
     def _op_list_endpoint_configs(
         self, NameContains: str, MaxResults: int, NextToken: str = "0"
@@ -129,10 +153,7 @@ class FakeSageMaker:
         return {"EndpointConfigs": found[begin : begin + page], **more}
 
     def _op_delete_endpoint_config(self, EndpointConfigName: str) -> dict[str, Any]:
-        if EndpointConfigName not in self.configurations:
-            raise _error(
-                "ValidationException", f'Could not find endpoint configuration "{EndpointConfigName}".'
-            )
+        self._configuration(EndpointConfigName)
         for name, endpoint in self.endpoints.items():
             if EndpointConfigName in {endpoint["configuration"], endpoint.get("target")}:
                 self.violations.append(f"{EndpointConfigName} was deleted while {name} uses it")
@@ -144,42 +165,59 @@ class FakeSageMaker:
     ) -> dict[str, Any]:
         arn = f"{ARN}endpoint/{EndpointName}"
         if EndpointName in self.endpoints:
-            raise _error("ValidationException", f'Cannot create already existing endpoint "{arn}".')
-        fault = self._admit(EndpointConfigName)
-        if any(e["status"] in {"Creating", "Updating"} for e in self.endpoints.values()):
-            self.violations.append(f"{EndpointName} was created while another creation was under way")
+            raise refusal("ValidationException", f'Cannot create already existing endpoint "{arn}".')
+        plan = self._admit(EndpointConfigName, {})
         self.endpoints[EndpointName] = {
             "arn": arn,
             "status": "Creating",
             "configuration": EndpointConfigName,
             "reason": "",
+            "fleet": {},
             "created": self.now,
-            "until": self.now + timedelta(seconds=fault.seconds),
+            "plan": plan,
+            "until": self.now + timedelta(seconds=plan.seconds),
         }
         self.tags[arn] = {tag["Key"]: tag["Value"] for tag in Tags}
         return {"EndpointArn": arn}
 
-    def _op_update_endpoint(self, EndpointName: str, EndpointConfigName: str) -> dict[str, Any]:
+    def _op_update_endpoint(
+        self,
+        EndpointName: str,
+        EndpointConfigName: str,
+        DeploymentConfig: dict[str, Any],
+        RetainAllVariantProperties: bool = False,
+    ) -> dict[str, Any]:
         endpoint = self._existing(EndpointName)
         if endpoint["status"] != "InService":
-            raise _error("ValidationException", f'Cannot update in-progress endpoint "{endpoint["arn"]}".')
+            raise refusal("ValidationException", f'Cannot update in-progress endpoint "{endpoint["arn"]}".')
         if endpoint["configuration"] == EndpointConfigName:
-            raise _error(
+            raise refusal(
                 "ValidationException",
                 f"Cannot update endpoint {EndpointName} with the currently in use endpoint configuration",
             )
-        fault = self._admit(EndpointConfigName)
+        types = self._configuration(EndpointConfigName)["types"]
+        if EndpointName in self.scaled:
+            serving = self.configurations.get(endpoint["configuration"], {"types": []})
+            if types != serving["types"]:
+                text = 'The variant(s) "["AllTraffic"]" must be deregistered as scalable targets'
+                raise refusal("ValidationException", text)
+            assert RetainAllVariantProperties
+        plan = self._admit(EndpointConfigName, endpoint["fleet"])
         endpoint |= {
             "status": "Updating",
             "target": EndpointConfigName,
-            "until": self.now + timedelta(seconds=fault.seconds),
+            "plan": plan,
+            "until": self.now + timedelta(seconds=plan.seconds),
+            "deployment": DeploymentConfig,
         }
+        if not self.keeps_old_reasons:
+            endpoint["reason"] = ""
         return {"EndpointArn": endpoint["arn"]}
 
     def _op_delete_endpoint(self, EndpointName: str) -> dict[str, Any]:
         endpoint = self._existing(EndpointName)
-        if endpoint["status"] in {"Creating", "Updating", "Deleting"}:
-            raise _error("ValidationException", f'Cannot update in-progress endpoint "{endpoint["arn"]}".')
+        if endpoint["status"] in WORKING:
+            raise refusal("ValidationException", f'Cannot update in-progress endpoint "{endpoint["arn"]}".')
         endpoint |= {"status": "Deleting", "until": self.now + timedelta(seconds=20)}
         return {}
 
@@ -193,95 +231,140 @@ class FakeSageMaker:
             "CreationTime": endpoint["created"],
             "LastModifiedTime": self.now,
         }
+        if endpoint["fleet"]:
+            answer["ProductionVariants"] = [self._variant(endpoint)]
         return answer | ({"FailureReason": endpoint["reason"]} if endpoint["reason"] else {})
 
+    def _op_list_endpoints(self, MaxResults: int) -> dict[str, Any]:
+        assert len(self.endpoints) <= MaxResults
+        listed = [{"EndpointName": name, "EndpointStatus": e["status"]} for name, e in self.endpoints.items()]
+        return {"Endpoints": listed}
+
     def _op_list_tags(self, ResourceArn: str, MaxResults: int, NextToken: str = "0") -> dict[str, Any]:
-        if ResourceArn not in self.tags:
-            raise _error("ValidationException", f"Could not find resource {ResourceArn}.")
-        tags = [{"Key": key, "Value": value} for key, value in self.tags[ResourceArn].items()]
+        tags = [{"Key": key, "Value": value} for key, value in self._tagged(ResourceArn).items()]
         begin, page = int(NextToken), min(MaxResults, 5)
         more = {"NextToken": str(begin + page)} if begin + page < len(tags) else {}
         return {"Tags": tags[begin : begin + page], **more}
 
     def _op_add_tags(self, ResourceArn: str, Tags: list[dict[str, str]]) -> dict[str, Any]:
-        if ResourceArn not in self.tags:
-            raise _error("ValidationException", f"Could not find resource {ResourceArn}.")
+        tags = self._tagged(ResourceArn)
         for tag in Tags:
             assert re.fullmatch(r"[\w .:/=+\-@]{0,256}", tag["Value"]), tag
-        self.tags[ResourceArn] |= {tag["Key"]: tag["Value"] for tag in Tags}
+        tags |= {tag["Key"]: tag["Value"] for tag in Tags}
+        assert len(tags) <= 50
         return {}
 
-    def _fault(self, instance_type: str) -> Fault:
-        return self.faults.get(instance_type, Fault())
+    def _op_delete_tags(self, ResourceArn: str, TagKeys: list[str]) -> dict[str, Any]:
+        tags = self._tagged(ResourceArn)
+        for key in TagKeys:
+            tags.pop(key, None)
+        return {}
+
+    def _tagged(self, arn: str) -> dict[str, str]:
+        if arn not in self.tags:
+            raise refusal("ValidationException", f"Could not find resource {arn}.")
+        return self.tags[arn]
+
+    def _configuration(self, name: str) -> dict[str, Any]:
+        if name not in self.configurations:
+            raise refusal("ValidationException", f'Could not find endpoint configuration "{name}".')
+        return self.configurations[name]
 
     def _existing(self, name: str) -> dict[str, Any]:
         if name not in self.endpoints:
-            raise _error("ValidationException", f'Could not find endpoint "{ARN}endpoint/{name}".')
+            raise refusal("ValidationException", f'Could not find endpoint "{ARN}endpoint/{name}".')
         return self.endpoints[name]
 
-    def _admit(self, configuration_name: str) -> Fault:
-        if configuration_name not in self.configurations:
-            raise _error(
-                "ValidationException", f'Could not find endpoint configuration "{configuration_name}".'
-            )
-        instance_type = self.configurations[configuration_name]["type"]
-        fault = self._fault(instance_type)
-        if fault.mode == "quota":
-            self._tell(instance_type, "no quota")
-            raise _error(
-                "ResourceLimitExceeded",
-                f"The account-level service limit '{instance_type} for endpoint usage' is 0 Instances, "
-                "with current utilization of 0 Instances and a request delta of 1 Instances.",
-            )
-        return fault
+    def _variant(self, endpoint: dict[str, Any]) -> dict[str, Any]:
+        count = sum(endpoint["fleet"].values())
+        variant: dict[str, Any] = {
+            "VariantName": "AllTraffic",
+            "CurrentInstanceCount": count,
+            "DesiredInstanceCount": count,
+        }
+        if endpoint["native"]:
+            variant["InstancePools"] = [
+                {"InstanceType": name, "CurrentInstanceCount": endpoint["fleet"].get(name, 0)}
+                for name in endpoint["types"]
+            ]
+        return variant
 
-    def _tell(self, instance_type: str, words: str) -> None:
-        """Note what really happened; a call repeated for the same type stands for the same attempt."""
-        if self.truth and self.truth[-1][0] == instance_type:
-            self.truth.pop()
-        self.truth.append((instance_type, words))
+    def _admit(self, configuration_name: str, own: dict[str, int]) -> Plan:
+        """Take a call on, or refuse it for its quota; every listed type of a pool needs enough."""
+        found = self._configuration(configuration_name)
+        types, count = found["types"], found["variant"]["InitialInstanceCount"]
+        for name in types:
+            named = "ml.p5.48xlarge" if self._fault(name).mode == "foreign-quota" else name
+            limit = self.quota(name) or 0
+            if self._fault(name).mode in {"quota", "foreign-quota"} or self.in_use(name) + count > limit:
+                told = named if named in types else ", ".join(types)
+                self.truth[configuration_name] = f"{told}: no quota"
+                raise refusal(
+                    "ResourceLimitExceeded",
+                    f"The account-level service limit '{named} for endpoint usage' is {limit} Instances, "
+                    f"with current utilization of {self.in_use(name)} Instances and a request delta of "
+                    f"{count} Instances.",
+                )
+        if any(e["status"] in {"Creating", "Updating"} for e in self.endpoints.values()):
+            self.violations.append(f"{configuration_name} began while another creation was under way")
+        self.begun.append(self.now)
+        return self._plan(types, found["variant"].get("VariantInstanceProvisionTimeoutInSeconds", 1800))
 
-    def _settle(self) -> None:
+    def _plan(self, types: list[str], limit_s: int) -> Plan:
+        seconds = 0
+        for name in types:
+            fault = self._fault(name)
+            seconds = min(seconds + fault.seconds, limit_s)
+            if fault.mode == "capacity":
+                continue
+            broken = fault.mode not in {"ok", "quota", "foreign-quota", "unknown-type"} and fault.first > 0
+            fault.first -= 1
+            if not broken:
+                return Plan(seconds, "", name, f"{name}: in service", ok=True)
+            reason = {"silent": "", "silent-stale": "", "service": SERVICE, "alarm": ALARM}
+            stale = fault.mode == "silent-stale"
+            return Plan(
+                seconds,
+                reason.get(fault.mode, HEALTH),
+                "",
+                f"{', '.join(types)}: failed",
+                shows_old_reason=stale,
+            )
+        # A lack of capacity shows once the time for finding any is over.
+        return Plan(max(limit_s, seconds), CAPACITY, "", f"{', '.join(types)}: no capacity")
+
+    def _fault(self, instance_type: str) -> Fault:
+        return self.faults.setdefault(instance_type, Fault())
+
+    def settle(self) -> None:
         for name, endpoint in list(self.endpoints.items()):
-            if endpoint["status"] in {"InService", "Failed"} or self.now < endpoint["until"]:
+            if endpoint["status"] not in WORKING or self.now < endpoint["until"]:
                 continue
-            if endpoint["status"] == "Deleting":
-                self.delete_by_hand(name)
-                continue
-            target = endpoint.pop("target", endpoint["configuration"])
-            instance_type = self.configurations[target]["type"]
-            mode = self._fault(instance_type).mode
-            words = {"ok": "in service", "capacity": "no capacity"}.get(mode, "failed")
-            self._tell(instance_type, words)
-            reason = {"ok": "", "silent": "", "capacity": CAPACITY, "health": HEALTH}.get(mode, HEALTH)
-            updating = endpoint["status"] == "Updating"
-            endpoint["reason"] = reason
-            endpoint["status"] = "InService" if mode == "ok" or updating else "Failed"
-            if mode == "ok":
-                endpoint["configuration"] = target
+            match endpoint["status"]:
+                case "Deleting":
+                    self.delete_by_hand(name)
+                case "RollingBack":
+                    endpoint |= {"status": "InService"}
+                    self._end(endpoint, endpoint.pop("target"))
+                case "Updating" if not endpoint["plan"].ok and endpoint["plan"].reason:
+                    endpoint |= {"status": "RollingBack", "until": endpoint["until"] + timedelta(seconds=20)}
+                    self.settle()
+                case before:
+                    endpoint["status"] = "Failed"
+                    if before == "Updating" or endpoint["plan"].ok:
+                        endpoint["status"] = "InService"
+                    self._end(endpoint, endpoint.pop("target", endpoint["configuration"]))
 
-
-@cache
-def _input_shape(operation: str) -> Any:
-    model = _service_model()
-    name = next(n for n in model.operation_names if n.lower() == operation.replace("_", ""))
-    return model.operation_model(name).input_shape
-
-
-@cache
-def _service_model() -> Any:
-    return botocore.session.get_session().get_service_model("sagemaker")
-
-
-def _error(code: str, message: str, operation: str = "Operation") -> ClientError:
-    response: Mapping[str, Any] = {
-        "Error": {"Code": code, "Message": message},
-        "ResponseMetadata": {
-            "HTTPStatusCode": 400,
-            "RequestId": "r",
-            "HostId": "",
-            "HTTPHeaders": {},
-            "RetryAttempts": 0,
-        },
-    }
-    return ClientError(response, operation)  # type: ignore[arg-type]
+    def _end(self, endpoint: dict[str, Any], configuration_name: str) -> None:
+        plan: Plan = endpoint["plan"]
+        self.truth[configuration_name] = plan.words
+        if not plan.shows_old_reason:
+            endpoint["reason"] = plan.reason
+        if plan.ok:
+            found = self.configurations[configuration_name]
+            endpoint |= {
+                "configuration": configuration_name,
+                "fleet": {plan.serving: found["variant"]["InitialInstanceCount"]},
+                "types": found["types"],
+                "native": "InstancePools" in found["variant"],
+            }
