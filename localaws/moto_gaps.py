@@ -49,9 +49,16 @@ def _deregister_with_policies(backend: Any, namespace: str, r_id: str, dimension
 
 
 def answer(service: str, request: HttpRequest) -> HttpAnswer | None:
-    """Answer what moto cannot: CloudTrail's LookupEvents, which the CDK CLI asks after a failure."""
-    if service == "cloudtrail" and request.headers.get("X-Amz-Target", "").endswith(".LookupEvents"):
+    """Answer what moto cannot.
+
+    CloudTrail's LookupEvents, which the CDK CLI asks after a failure; scaling activities, of which there are
+    none: nothing here scales by itself.
+    """
+    operation = request.headers.get("X-Amz-Target", "").rpartition(".")[2]
+    if (service, operation) == ("cloudtrail", "LookupEvents"):
         return json_answer({"Events": []})
+    if (service, operation) == ("application-autoscaling", "DescribeScalingActivities"):
+        return json_answer({"ScalingActivities": []})
     return None
 
 

@@ -39,10 +39,10 @@ class WalkLines:
         return lines
 
     def attempt_lines(self, attempts: Iterable[Attempt], endpoint: Endpoint | None) -> list[str]:
-        """What is new of the attempts of a walk whose time left nobody knows."""
+        """What is new of the attempts of a climb: nobody knows the time left, nor what it tries next."""
         lines = []
         for attempt in attempts:
-            lines += [*self._begin(attempt, ""), *self._end(attempt, endpoint, "")]
+            lines += [*self._begin(attempt, ""), *self._end(attempt, endpoint, None)]
         return lines
 
     def _begin(self, attempt: Attempt, left: str) -> list[str]:
@@ -58,7 +58,7 @@ class WalkLines:
             lines.append(f"{_place(attempt)}{left}")
         return lines
 
-    def _end(self, attempt: Attempt, endpoint: Endpoint | None, left: str) -> list[str]:
+    def _end(self, attempt: Attempt, endpoint: Endpoint | None, left: str | None) -> list[str]:
         key = (attempt.configuration, attempt.started_at)
         if not attempt.outcome or attempt.ended_at is None or key in self._over:
             return []
@@ -67,6 +67,8 @@ class WalkLines:
             serving = endpoint.serving_types if endpoint and attempt.outcome == "in-service" else ()
             return [f"{' and '.join(serving) or _types(attempt.types)} {_result(attempt)}"]
         text = f"{_types(attempt.types)} {_result(attempt)}"
+        if left is None:
+            return [text]
         if attempt.following is None:
             return [f"{text}, {attempt.position} of {attempt.rounds}, no type is left"]
         position, types = attempt.following

@@ -52,4 +52,4 @@ class ClimbApi:
             StateValue="ALARM",
         )
         found = [*page.get("MetricAlarms", []), *page.get("CompositeAlarms", [])]
-        return tuple(sorted(alarm["AlarmName"] for alarm in found))
+        return tuple(sorted(a["AlarmName"] for a in found if a.get("StateValue", "ALARM") == "ALARM"))
