@@ -212,12 +212,17 @@ def test_the_life_of_two_stacks(bootstrapped: LocalAws, assembly: Assembly) -> N
 
 
 def test_accounts_are_apart(aws: LocalAws, assembly: Assembly, tmp_path: Path) -> None:
-    """One deployment into two accounts at once, through each account's deploy role."""
+    """One deployment into two accounts at once, through each account's deploy role, which trusts ours."""
     accounts = ("111111111111", "222222222222")
 
     def bootstrap(account: str) -> CdkResult:
-        environment = aws.credentials(account)
-        return aws.run_cdk("bootstrap", f"aws://{account}/us-east-1", cwd=tmp_path, environment=environment)
+        policy = "arn:aws:iam::aws:policy/AdministratorAccess"
+        return aws.run_cdk(
+            *("bootstrap", f"aws://{account}/us-east-1"),
+            *("--trust", "123456789012", "--cloudformation-execution-policies", policy),
+            cwd=tmp_path,
+            environment=aws.credentials(account),
+        )
 
     with ThreadPoolExecutor() as pool:
         for made in pool.map(bootstrap, accounts):
