@@ -95,7 +95,7 @@ class Pool:
     def index_of(self, configuration_name: str) -> int | None:
         """Place of the round that a configuration belongs to, or None for one of other content."""
         stem = re.escape(self.round_name(0)[:-1])
-        found = re.fullmatch(rf"{stem}(\d{{1,3}})(?:-[0-9a-f]{{{_SUFFIX_LENGTH}}})?", configuration_name)
+        found = re.fullmatch(rf"{stem}(0|[1-9]\d{{0,2}})(?:-[0-9a-f]{{{_SUFFIX_LENGTH}}})?", configuration_name)
         index = int(found[1]) if found else -1
         return index if 0 <= index < len(self.rounds) else None
 

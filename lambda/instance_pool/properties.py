@@ -152,8 +152,6 @@ def _rounds(properties: Mapping[str, object], *, native: bool) -> tuple[Round, .
             )
             for part in ([types] if native else [(one,) for one in types])
         ]
-    if not rounds:
-        raise PropertyError("Round1", "is missing")
     return tuple(rounds)
 
 
@@ -168,19 +166,20 @@ def _fields(properties: Mapping[str, object], name: str, known: frozenset[str]) 
 
 
 def _types(fields: Mapping[str, object], name: str) -> tuple[str, ...]:
-    types = tuple(_text(fields, key) for key in _numbered(fields, "Type"))
-    if not types or len(set(types)) != len(types):
-        raise PropertyError(name, "names no type, or one twice")
+    types = tuple(_text(fields, key) for key in _numbered(fields, "Type", within=f"{name}."))
+    if len(set(types)) != len(types):
+        raise PropertyError(name, "names a type twice")
     return types
 
 
-def _numbered(properties: Mapping[str, object], stem: str, least: int = 1) -> list[str]:
+def _numbered(properties: Mapping[str, object], stem: str, least: int = 1, within: str = "") -> list[str]:
     """Names such as Round1, Round2: by number, from 1, without a gap."""
     numbers = sorted(
         int(key.removeprefix(stem)) for key in properties if re.fullmatch(rf"{stem}[1-9][0-9]*", key)
     )
-    if numbers != list(range(1, len(numbers) + 1)) or len(numbers) < least:
-        raise PropertyError(f"{stem}{len(numbers) or 1}", f"is missing among {stem}1, {stem}2 and so on")
+    most = max(len(numbers), least)
+    if missing := sorted(set(range(1, most + 1)) - set(numbers)):
+        raise PropertyError(f"{within}{stem}{missing[0]}", "is missing")
     return [f"{stem}{number}" for number in numbers]
 
 

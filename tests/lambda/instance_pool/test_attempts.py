@@ -1,7 +1,9 @@
 """Tags and attempts: what is written can be read, and fits."""
 
 import unicodedata
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,9 +13,9 @@ from instance_pool.attempts import (
     Attempt,
     Outcome,
     attempt_text,
-    attempts_text,
     ended_tags,
     first_tags,
+    joined,
     parse_attempt,
     started_tags,
     tag_value,
@@ -32,11 +34,6 @@ def test_any_text_becomes_a_tag_value(text: str) -> None:
 
 def test_a_tag_value_is_cut_to_what_a_tag_holds() -> None:
     assert tag_value("x" * 257) == "x" * 256
-
-
-def test_of_a_long_reason_the_beginning_is_told() -> None:
-    failed = Attempt("r", Outcome.CAPACITY, "y" * 256)
-    assert attempts_text([("t", failed)], with_reasons=True) == f"t: no capacity ({'y' * 120})"
 
 
 def test_a_tag_value_keeps_what_it_can() -> None:
@@ -61,16 +58,45 @@ def test_an_attempt_reads_back_from_its_tags(
 ) -> None:
     ended_at = MOMENT + timedelta(seconds=seconds)
     tags = {
-        **first_tags(
-            stack_id="s", endpoint_name="e", instance_types=["a", "b"], index=1, request_id=request_id
-        ),
-        **started_tags(MOMENT),
-        **ended_tags(outcome, reason, ended_at),
+        **tags_at_first(request_id=request_id, skipped=["ml.y: quota is 0"]),
+        **started_tags(MOMENT, "It failed before."),
+        **ended_tags(outcome, reason, ended_at, "b"),
     }
-    assert parse_attempt(tags) == Attempt(request_id, outcome, tag_value(reason), MOMENT, ended_at)
-    assert tags["semif:position"] == "2/2"
+    assert parse_attempt(tags) == Attempt(
+        request_id,
+        ("a", "b"),
+        outcome,
+        tag_value(reason),
+        MOMENT,
+        ended_at,
+        dropped="b",
+        skipped=("ml.y: quota is 0",),
+        reason_before="It failed before.",
+    )
+    assert tags["semif:position"] == "2/3"
+    assert tags["semif:next"] == "c"
+    assert "semif:last-resort" not in tags
     assert tags["semif:pool"] == "a b"
     assert tags["semif:started-at"] == "2026-11-30T22:05:09Z"
+
+
+def test_the_last_round_has_no_next_and_may_be_the_last_resort() -> None:
+    tags = tags_at_first(next_types=[], last_resort=True)
+    assert tags["semif:last-resort"] == "true"
+    assert "semif:next" not in tags
+
+
+@given(st.lists(st.text(max_size=120), max_size=40))
+def test_skipped_types_fit_into_tags(entries: list[str]) -> None:
+    skipped = [f"ml.t{number}: {entry}" for number, entry in enumerate(entries)]
+    tags = tags_at_first(skipped=skipped)
+    assert all(len(value) <= 256 for value in tags.values())
+    assert len(tags) <= 16
+    told = parse_attempt(tags).skipped
+    named = [text.partition(":")[0] for text in told if not text.endswith("more types")]
+    assert named == [f"ml.t{number}" for number in range(len(named))]
+    if len(named) < len(skipped):
+        assert told[-1] == f"{len(skipped) - len(named)} more types"
 
 
 def test_nonsense_in_tags_counts_as_absent() -> None:
@@ -89,17 +115,38 @@ def test_nonsense_in_tags_counts_as_absent() -> None:
 def test_attempts_in_words(outcome: Outcome, seconds: int | None, text: str) -> None:
     started_at = None if seconds is None else MOMENT
     ended_at = MOMENT + timedelta(seconds=seconds or 0)
-    assert attempt_text("ml.x", Attempt("r", outcome, "", started_at, ended_at)) == text
+    assert attempt_text(Attempt("r", ("ml.x",), outcome, "", started_at, ended_at)) == text
 
 
-@given(st.integers(0, 120), st.integers(0, 1000))
-def test_many_attempts_fit(count: int, limit: int) -> None:
-    attempt = Attempt("r", Outcome.CAPACITY, "größer " * 30, MOMENT, MOMENT + timedelta(seconds=600))
-    entries = [(f"ml.type{i}.xlarge", attempt) for i in range(count)]
-    for with_reasons in (False, True):
-        text = attempts_text(entries, with_reasons=with_reasons)
-        assert len(text.encode()) <= 1000
+def test_a_round_in_words() -> None:
+    both = Attempt("r", ("ml.x", "ml.y"), Outcome.CAPACITY)
+    assert attempt_text(both) == "ml.x, ml.y: no capacity"
+    assert attempt_text(replace(both, outcome=Outcome.IN_SERVICE), ("ml.y",)) == "ml.y: in service"
+    assert attempt_text(replace(both, outcome=Outcome.QUOTA, dropped="ml.y")) == "ml.y: no quota"
+    assert attempt_text(replace(both, outcome=Outcome.QUOTA, dropped="ml.z")) == "ml.x, ml.y: no quota"
+
+
+@given(st.integers(0, 120), st.integers(20, 1000))
+def test_many_entries_fit(count: int, limit: int) -> None:
+    entries = [f"ml.type{i}.xlarge: größer" for i in range(count)]
+    for most in (1000, limit):
+        text = joined(entries, most)
+        assert len(text.encode()) <= most
         assert bool(text) == bool(count)
-        if count:
-            assert entries[-1][0] in text
-    assert len(attempts_text(entries, max(limit, 20)).encode()) <= max(limit, 20)
+    if count:
+        assert entries[-1] in joined(entries)
+
+
+def tags_at_first(**more: Any) -> dict[str, str]:
+    given_tags: dict[str, Any] = {
+        "stack_id": "s",
+        "endpoint_name": "e",
+        "request_id": "r",
+        "types": ["a", "b"],
+        "next_types": ["c"],
+        "index": 1,
+        "rounds": 3,
+        "last_resort": False,
+        "skipped": [],
+    }
+    return first_tags(**given_tags | more)

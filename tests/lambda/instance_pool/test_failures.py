@@ -3,7 +3,14 @@
 import pytest
 
 from instance_pool.attempts import tag_value
-from instance_pool.failures import ADVICE, Cause, classify_error, classify_failure_reason
+from instance_pool.failures import (
+    ADVICE,
+    Cause,
+    classify_error,
+    classify_failure_reason,
+    enum_refused_type,
+    quota_refused_type,
+)
 
 REASONS = [
     (
@@ -36,9 +43,16 @@ REASONS = [
         "The role 'arn:aws:iam::1:role/r' does not have BatchGetImage permission for the image",
         Cause.IMAGE_ACCESS,
     ),
-    ("Request to service failed. If failure persists after retry, contact customer support.", Cause.UNKNOWN),
+    (
+        "Request to service failed. If failure persists after retry, contact customer support.",
+        Cause.SERVICE_FAILED,
+    ),
     ("", Cause.UNKNOWN),
     ("The update was rolled back and SageMaker gave no reason.", Cause.SILENT_ROLLBACK),
+    (
+        "The deployment was rolled back because the following CloudWatch alarms were in ALARM state: [a].",
+        Cause.ALARM_ROLLBACK,
+    ),
 ]
 
 
@@ -99,3 +113,32 @@ def test_refused_calls(code: str, message: str, status: int, cause: Cause) -> No
 
 def test_every_cause_has_one_thing_to_do() -> None:
     assert set(ADVICE) == set(Cause)
+
+
+QUOTA = (
+    "The account-level service limit '{} for endpoint usage' is 0 Instances, with current utilization of "
+    "0 Instances and a request delta of 1 Instances."
+)
+ENUM = (
+    "1 validation error detected: Value '{}' at 'productionVariants.1.member.{}' failed to satisfy "
+    "constraint: Member must satisfy enum value set: [ml.g6.xlarge, ml.g6.2xlarge]"
+)
+
+
+def test_a_quota_refusal_names_its_type() -> None:
+    assert quota_refused_type(QUOTA.format("ml.g6e.xlarge")) == "ml.g6e.xlarge"
+    assert quota_refused_type(QUOTA.format("ml.p4d-24xl.x")) == "ml.p4d-24xl.x"
+    assert quota_refused_type("The account-level service limit is 0 Instances") == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "types", "named"),
+    [
+        (ENUM.format("ml.x9.large", "instanceType"), ["ml.x9.large"], "ml.x9.large"),
+        (ENUM.format("ml.g6.2xlarge", "instanceType"), ["ml.g6.2xlarg", "ml.g6.2xlarge"], "ml.g6.2xlarge"),
+        (ENUM.format("[a]", "instancePools"), ["ml.g6.xlarge", "ml.g6.2xlarge"], ""),
+        (ENUM.format("[a]", "instancePools"), ["ml.x9.large"], "ml.x9.large"),
+    ],
+)
+def test_an_enum_refusal_names_one_of_the_types(text: str, types: list[str], named: str) -> None:
+    assert enum_refused_type(text, types) == named

@@ -1,5 +1,6 @@
 """What CloudFormation sends, as strings, and what is made of it."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -7,28 +8,71 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from instance_pool import handler
-from instance_pool.properties import PropertyError, configuration_prefix, parse_operation, parse_pool
+from instance_pool.pool import Pool, Round, UpdateMode, configuration_prefix
+from instance_pool.properties import PropertyError, parse_operation, parse_pool
 
 PROPERTIES: dict[str, Any] = {
     "ServiceToken": "arn:aws:lambda:us-east-1:123456789012:function:f",
     "EndpointName": "semif-dev-decisions",
     "ModelName": "Model-abc",
     "VariantName": "AllTraffic",
-    "InstanceTypes": ["ml.g6e.xlarge", "ml.c6i.2xlarge"],
+    "Strategy": "native",
+    "VariantInstanceProvisionTimeoutInSeconds": "1200",
+    "Round1": {"Type1": "ml.g6e.xlarge", "Type2": "ml.g6.2xlarge", "InferenceAmiVersion": "gpu-4-1"},
+    "Round2": {"Type1": "ml.m5.2xlarge", "KmsKeyId": "arn:aws:kms:eu-central-1:1:key/k"},
+    "LastResort": {"Type1": "ml.c6i.2xlarge", "ModelName": "Small", "InitialInstanceCount": "1"},
+    "LeftOut": {"ml.p5.48xlarge": "its price is over max_hourly_usd"},
+    "Update": {"Type": "canary", "CanaryPercent": "20", "WaitIntervalInSeconds": "300"},
+    "RollbackAlarm1": "errors",
+    "RollbackAlarm2": "latency",
     "InitialInstanceCount": "2",
     "ModelDataDownloadTimeoutInSeconds": "900",
     "ContainerStartupHealthCheckTimeoutInSeconds": "600",
-    "InferenceAmiVersion": "al2023-ami-sagemaker-inference-gpu-4-1",
     "Tags": {"team": "x", "env": "dev"},
 }
 
 
+SERIAL = {
+    key: value
+    for key, value in PROPERTIES.items()
+    if key not in {"Round2", "VariantInstanceProvisionTimeoutInSeconds"}
+} | {"Strategy": "serial", "Round1": {"Type1": "ml.g6e.xlarge"}}
+
+
 def test_properties_parse() -> None:
-    pool = parse_pool(PROPERTIES)
-    assert pool.instance_types == ("ml.g6e.xlarge", "ml.c6i.2xlarge")
-    assert pool.initial_instance_count == 2
-    assert pool.model_data_download_timeout_s == 900
-    assert pool.tags == (("env", "dev"), ("team", "x"))
+    assert parse_pool(PROPERTIES) == Pool(
+        endpoint_name="semif-dev-decisions",
+        variant_name="AllTraffic",
+        rounds=(
+            Round(("ml.g6e.xlarge", "ml.g6.2xlarge"), "Model-abc", 2, "gpu-4-1"),
+            Round(("ml.m5.2xlarge",), "Model-abc", 2, None, "arn:aws:kms:eu-central-1:1:key/k"),
+            Round(("ml.c6i.2xlarge",), "Small", 1, last_resort=True),
+        ),
+        native=True,
+        provision_timeout_s=1200,
+        download_timeout_s=900,
+        startup_timeout_s=600,
+        left_out=(("ml.p5.48xlarge", "its price is over max_hourly_usd"),),
+        update=UpdateMode("canary", canary_percent=20, wait_s=300),
+        rollback_alarms=("errors", "latency"),
+        tags=(("env", "dev"), ("team", "x")),
+    )
+
+
+def test_a_serial_last_resort_is_tried_type_by_type() -> None:
+    last = {
+        "Type1": "ml.c6i.2xlarge",
+        "Type2": "ml.c5.2xlarge",
+        "ModelName": "S",
+        "InitialInstanceCount": "1",
+    }
+    pool = parse_pool(SERIAL | {"LastResort": last})
+    assert [(one.types, one.last_resort) for one in pool.rounds] == [
+        (("ml.g6e.xlarge",), False),
+        (("ml.c6i.2xlarge",), True),
+        (("ml.c5.2xlarge",), True),
+    ]
+    assert pool.provision_timeout_s is None
 
 
 @pytest.mark.parametrize(
@@ -37,9 +81,22 @@ def test_properties_parse() -> None:
         ({"EndpointName": ""}, "EndpointName"),
         ({"EndpointName": "a" * 64}, "EndpointName"),
         ({"ModelName": None}, "ModelName"),
-        ({"InstanceTypes": []}, "InstanceTypes"),
-        ({"InstanceTypes": "ml.g6e.xlarge"}, "InstanceTypes"),
-        ({"InstanceTypes": ["ml.a.b", "ml.a.b"]}, "InstanceTypes"),
+        ({"Strategy": "both"}, "Strategy"),
+        ({"VariantInstanceProvisionTimeoutInSeconds": "299"}, "VariantInstanceProvisionTimeoutInSeconds"),
+        ({"Round1": {}}, "Round1.Type1"),
+        ({"Round1": {"Type1": "ml.a.b", "Type2": "ml.a.b"}}, "Round1"),
+        ({"Round1": {"Type1": "ml.a.b", "Type3": "ml.a.c"}}, "Round1.Type2"),
+        ({"Round1": {"Type1": "ml.a.b", "Price": "1"}}, "Round1.Price"),
+        ({"Round1": {f"Type{n}": f"ml.a.b{n}" for n in range(1, 7)}}, "Round1"),
+        ({"Round4": {"Type1": "ml.a.b"}}, "Round3"),
+        ({"Strategy": "serial"}, "Round1"),
+        ({"LastResort": {"Type1": "ml.a.b", "InitialInstanceCount": "1"}}, "ModelName"),
+        ({"LeftOut": ["ml.a.b"]}, "LeftOut"),
+        ({"Update": "canary"}, "Update"),
+        ({"Update": {"Type": "linear"}}, "Update.Type"),
+        ({"Update": {"Type": "canary", "CanaryPercent": "0"}}, "CanaryPercent"),
+        ({"RollbackAlarm2": "x", "RollbackAlarm1": ""}, "RollbackAlarm1"),
+        ({"RollbackAlarm4": "x"}, "RollbackAlarm3"),
         ({"InitialInstanceCount": "0"}, "InitialInstanceCount"),
         ({"InitialInstanceCount": 1}, "InitialInstanceCount"),
         ({"ModelDataDownloadTimeoutInSeconds": "59"}, "ModelDataDownloadTimeoutInSeconds"),
@@ -56,7 +113,10 @@ def test_errors_name_the_property(change: dict[str, Any], named: str) -> None:
         parse_pool(PROPERTIES | change)
 
 
-@pytest.mark.parametrize("name", sorted(set(PROPERTIES) - {"ServiceToken", "Tags", "InferenceAmiVersion"}))
+OPTIONAL = {"ServiceToken", "Tags", "LastResort", "LeftOut", "Update", "RollbackAlarm2", "Round2"}
+
+
+@pytest.mark.parametrize("name", sorted(set(PROPERTIES) - OPTIONAL))
 def test_what_must_be_there(name: str) -> None:
     with pytest.raises(PropertyError, match=name):
         parse_pool({key: value for key, value in PROPERTIES.items() if key != name})
@@ -66,9 +126,23 @@ def test_what_must_be_there(name: str) -> None:
     ("change", "same"),
     [
         ({"ModelName": "Model-other"}, False),
-        ({"InstanceTypes": ["ml.c6i.2xlarge", "ml.g6e.xlarge"]}, False),
+        (
+            {
+                "Round1": {
+                    "Type1": "ml.g6.2xlarge",
+                    "Type2": "ml.g6e.xlarge",
+                    "InferenceAmiVersion": "gpu-4-1",
+                }
+            },
+            False,
+        ),
+        ({"VariantInstanceProvisionTimeoutInSeconds": "600"}, False),
+        ({"LastResort": PROPERTIES["LastResort"] | {"ModelName": "Other"}}, False),
+        ({"LeftOut": {}}, True),
+        ({"Update": {"Type": "recreate"}}, True),
+        ({"RollbackAlarm3": "use"}, True),
         ({"InitialInstanceCount": "3"}, False),
-        ({"InferenceAmiVersion": "al2"}, False),
+        ({"Round2": {"Type1": "ml.m5.2xlarge"}}, False),
         ({"EndpointName": "semif-dev-decisionz"}, False),
         ({"Tags": {"team": "y"}}, True),
         ({"ServiceToken": "arn:other"}, True),
@@ -78,15 +152,21 @@ def test_the_digest_tells_fleets_apart(change: dict[str, Any], *, same: bool) ->
     assert (parse_pool(PROPERTIES).digest == parse_pool(PROPERTIES | change).digest) is same
 
 
-@given(st.from_regex(r"[a-z0-9](-{0,2}[a-z0-9]){0,20}", fullmatch=True), st.integers(1, 100))
-def test_configuration_names_fit_and_read_back(name: str, count: int) -> None:
-    pool = parse_pool(
-        PROPERTIES | {"EndpointName": name, "InstanceTypes": [f"ml.t.x{i}" for i in range(count)]}
-    )
-    names = [pool.configuration_name(i) for i in range(count)]
-    assert max(map(len, names)) <= 63
-    assert [pool.index_of(n) for n in names] == list(range(count))
-    assert pool.index_of(f"{names[0]}0") is None or count > 1
+@given(
+    st.from_regex(r"[a-zA-Z0-9](-{0,2}[a-zA-Z0-9]){0,20}", fullmatch=True),
+    st.integers(1, 12),
+    st.integers(0, 9),
+)
+def test_configuration_names_fit_and_read_back(name: str, count: int, again: int) -> None:
+    rounds = {f"Round{i}": {"Type1": f"ml.t.x{i}"} for i in range(1, count + 1)}
+    pool = parse_pool(SERIAL | {"EndpointName": name} | rounds)
+    names = [pool.round_name(i) for i in range(count)]
+    others = [pool.attempt_name(i, pool.rounds[i].types, "r", again) for i in range(count)]
+    assert max(map(len, names + others)) <= 63
+    assert all(other.startswith(configuration_prefix(name)) for other in names + others)
+    assert [pool.index_of(n) for n in names] == [pool.index_of(n) for n in others] == list(range(count))
+    assert pool.index_of(f"{names[0]}00") is None
+    assert pool.index_of(pool.round_name(count)) is None
 
 
 def event(request_type: str, **more: Any) -> dict[str, Any]:
@@ -94,13 +174,33 @@ def event(request_type: str, **more: Any) -> dict[str, Any]:
     return common | more
 
 
-def test_on_event_answers_the_endpoints_name_and_nothing_else() -> None:
-    assert handler.on_event(event("Create"), None) == {"PhysicalResourceId": "semif-dev-decisions"}
+def test_on_event_answers_the_endpoints_name_and_when_it_began() -> None:
+    began = datetime.now(UTC)
+    answer = handler.on_event(event("Create"), None)
+    assert answer["PhysicalResourceId"] == "semif-dev-decisions"
+    assert parse_operation(event("Create") | answer).started_at is not None
+    told = parse_operation(event("Create") | answer).started_at or began
+    assert began <= told <= datetime.now(UTC)
     renamed = event("Update", PhysicalResourceId="semif-dev-old")
-    assert handler.on_event(renamed, None) == {"PhysicalResourceId": "semif-dev-decisions"}
-    assert handler.on_event(event("Delete", PhysicalResourceId="semif-dev-old"), None) == {
-        "PhysicalResourceId": "semif-dev-old"
-    }
+    assert handler.on_event(renamed, None)["PhysicalResourceId"] == "semif-dev-decisions"
+    deleted = handler.on_event(event("Delete", PhysicalResourceId="semif-dev-old"), None)
+    assert deleted["PhysicalResourceId"] == "semif-dev-old"
+
+
+@pytest.mark.parametrize("data", [None, {}, {"StartedAt": "today"}, {"StartedAt": 5}])
+def test_without_a_beginning_there_is_none(data: object) -> None:
+    assert parse_operation(event("Create", Data=data)).started_at is None
+
+
+def test_the_tags_before_an_update_are_known() -> None:
+    operation = parse_operation(event("Update", OldResourceProperties={"Tags": {"team": "x", "cost": "1"}}))
+    assert operation.old_tags == {"team", "cost"}
+
+
+def test_a_climb_wants_the_pool_that_it_brings() -> None:
+    properties = {key: value for key, value in PROPERTIES.items() if key != "ServiceToken"}
+    operation = parse_operation(event("Climb", ResourceProperties=properties))
+    assert operation.pool == parse_pool(PROPERTIES)
 
 
 def test_a_deletion_goes_by_the_physical_id_whatever_the_properties() -> None:
@@ -116,5 +216,18 @@ def test_an_unknown_request_is_an_error() -> None:
         parse_operation(event("Replace"))
 
 
-def test_a_configurations_name_begins_with_48_characters_of_the_endpoints() -> None:
-    assert configuration_prefix("e" * 63) == "e" * 48 + "-"
+def test_a_configurations_name_begins_with_40_characters_of_the_endpoints() -> None:
+    assert parse_pool(PROPERTIES | {"EndpointName": "e" * 63}).round_name(0).startswith("e" * 40 + "-")
+
+
+@pytest.mark.parametrize(
+    ("update", "waits_s"),
+    [
+        (UpdateMode("all-at-once", wait_s=60, termination_wait_s=30), 30),
+        (UpdateMode("canary", wait_s=60, termination_wait_s=30), 90),
+        (UpdateMode("rolling", batch_percent=30, wait_s=60), 240),
+        (UpdateMode("recreate", wait_s=60, termination_wait_s=30), 0),
+    ],
+)
+def test_how_long_an_update_waits(update: UpdateMode, waits_s: int) -> None:
+    assert update.waits_s == waits_s
