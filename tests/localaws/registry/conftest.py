@@ -155,7 +155,8 @@ def host(aws: LocalAws) -> Iterator[Host]:
         raise AssertionError(f"{name} is still being created")
 
     yield start
-    there = {found["EndpointName"] for found in sagemaker.list_endpoints()["Endpoints"]}
+    endpoints = sagemaker.list_endpoints()["Endpoints"]
+    there = {one["EndpointName"] for one in endpoints if one["EndpointStatus"] != "Deleting"}
     for name in made:
         if name in there:
             sagemaker.delete_endpoint(EndpointName=name)
