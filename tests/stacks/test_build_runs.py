@@ -148,7 +148,7 @@ def test_the_gpu_image_is_of_its_own_flavour(gpu_templates: Templates) -> None:
     container = the_only(template, "AWS::SageMaker::Model")["Properties"]["PrimaryContainer"]
     assert container["Environment"]["SEMIF_N_GPU_LAYERS"] == "-1"
     pool = the_only(template, "Custom::InstancePoolEndpoint")["Properties"]
-    assert pool["InferenceAmiVersion"] == "al2023-ami-sagemaker-inference-gpu-4-1"
+    assert pool["Round1"]["InferenceAmiVersion"] == "al2023-ami-sagemaker-inference-gpu-4-1"
 
 
 def test_what_is_brought_is_used_as_it_is(brought_templates: Templates, brought: dict[str, Any]) -> None:

@@ -118,10 +118,11 @@ def test_all_stacks_of_an_environment_are_protected(
         ("semif-prod-artifacts", "semif-prod-builds", "semif-prod-decisions"), True
     )
     assert {a.environment.account for a in with_last_resort.values()} == {"111122223333"}
-    for settings, wanted in (({}, False), ({"protect": True}, True)):
-        artifacts = assemble(environment | settings)
-        assert {bool(artifact.termination_protection) for artifact in artifacts.values()} == {wanted}
-    assert parse_environments([environment | {"name": "prod", "protect": False}], {})[0].protect is False
+    of_dev = {bool(artifact.termination_protection) for artifact in assemble(environment).values()}
+    assert of_dev == {False}
+    for settings in ({"protect": True}, {"name": "prod", "protect": False}):
+        (parsed,) = parse_environments([environment | settings], {})
+        assert parsed.protect is settings["protect"]
 
 
 def test_downtime_is_said(assemble: Assemble, environment: dict[str, Any]) -> None:
