@@ -43,10 +43,14 @@ _GPUS: Final[Mapping[str, tuple[int, Mapping[str, int]]]] = {
 
 @dataclass(frozen=True)
 class InstanceFacts:
-    """`gpu_memory_bytes` is of all GPUs together; None, like `nvme` None, means not known here."""
+    """`accelerated`: it has a GPU or the like, whose driver is the host AMI's.
+
+    `gpu_memory_bytes` is of all GPUs together; None, like `nvme` None, means not known here.
+    """
 
     family: str
     kind: Kind
+    accelerated: bool
     nvme: bool | None
     gpu_memory_bytes: int | None
     before_cuda_13: str | None
@@ -56,7 +60,7 @@ def facts_of(instance_type: str) -> InstanceFacts:
     """Facts of a type such as ml.g6e.xlarge. A name that is not understood has the kind `other`."""
     name = _NAME.fullmatch(instance_type)
     if name is None:
-        return InstanceFacts(instance_type.split(".")[1], "other", None, None, None)
+        return InstanceFacts(instance_type.split(".")[1], "other", True, None, None, None)
     family = name["family"]
     memory_gib, sizes = _GPUS.get(family, (0, {}))
     gpus = sizes.get(name["size"])
@@ -65,6 +69,7 @@ def facts_of(instance_type: str) -> InstanceFacts:
     return InstanceFacts(
         family=family,
         kind=kind,
+        accelerated=name["series"] in _GPU_SERIES | _OTHER_ACCELERATORS,
         nvme=nvme if nvme or kind == "cpu" or family in _GPUS else None,
         gpu_memory_bytes=None if gpus is None else gpus * memory_gib * GIB,
         before_cuda_13=_BEFORE_CUDA_13.get(family),

@@ -147,7 +147,7 @@ def read_ami_versions(
     versions = {}
     for name in types:
         facts = facts_of(name)
-        default = None if facts.kind == "cpu" else by_family.get("default")
+        default = by_family.get("default") if facts.accelerated else None
         versions[name] = by_family.get(facts.family, default)
     lacking = families_without_ami(versions) if cuda_13 else ()
     if lacking:

@@ -11,7 +11,6 @@ from botocore.loaders import create_loader
 from instance_pool import outcome
 from instance_pool.properties import parse_pool
 from stacks.constructs.function_code import SERVICE_MODELS, function_code
-from stacks.constructs.pool_properties import check_size
 from stacks.constructs.pooled_endpoint import RESOURCE_TYPE
 from stacks.container_variables import check_variables
 from stacks.mapping_reader import SettingsError
@@ -274,6 +273,7 @@ def test_environments_that_sagemaker_would_refuse(variables: dict[str, str], pro
     check_variables({f"V{i}": "x" * 300 for i in range(100)}, "path")
 
 
-def test_a_pool_that_its_parameter_could_not_hold() -> None:
-    with pytest.raises(SettingsError, match="more than the 4000 that its SSM parameter can hold"):
-        check_size({"Tags": {str(i): "x" * 200 for i in range(20)}}, "environments[0].endpoints.a.pool")
+def test_a_pool_that_its_parameter_could_not_hold(assemble: Assemble, environment: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match="more than the 4000 that its SSM parameter can hold") as caught:
+        assemble(environment | {"tags": {f"tag-{i}": "x" * 200 for i in range(20)}})
+    assert caught.value.path == "environments[0].endpoints.decisions.pool"

@@ -79,6 +79,8 @@ def test_the_default_of_amis_is_not_for_cpu_types() -> None:
     image = {"uri": f"999988887777.dkr.ecr.eu-central-1.amazonaws.com/a@sha256:{'1' * 64}"}
     mixed = {"pool": ["ml.g5.xlarge", "ml.c6i.large"], "image": image, "inference_ami_version": CUDA_13_AMI}
     assert [item.inference_ami_version for item in read(mixed).rounds] == [CUDA_13_AMI, None]
+    arm = mixed | {"pool": ["ml.g5g.xlarge", "ml.c7g.large"]}
+    assert [item.inference_ami_version for item in read(arm).rounds] == [CUDA_13_AMI, None]
 
 
 def test_cuda_13_needs_an_ami_for_every_family() -> None:
