@@ -60,7 +60,14 @@ def facts_of(instance_type: str) -> InstanceFacts:
     """Facts of a type such as ml.g6e.xlarge. A name that is not understood has the kind `other`."""
     name = _NAME.fullmatch(instance_type)
     if name is None:
-        return InstanceFacts(instance_type.split(".")[1], "other", True, None, None, None)
+        return InstanceFacts(
+            family=instance_type.split(".")[1],
+            kind="other",
+            accelerated=True,
+            nvme=None,
+            gpu_memory_bytes=None,
+            before_cuda_13=None,
+        )
     family = name["family"]
     memory_gib, sizes = _GPUS.get(family, (0, {}))
     gpus = sizes.get(name["size"])

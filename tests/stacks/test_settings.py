@@ -2,15 +2,27 @@
 
 import copy
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stacks import (
+    build_settings,
+    callers_settings,
+    endpoint_settings,
+    model_settings,
+    settings,
+    update_settings,
+)
+from stacks.endpoint_settings import COMMON_KEYS
 from stacks.images import EcrRepository
 from stacks.mapping_reader import SettingsError
 from stacks.pool_settings import Round
-from stacks.semif_settings import SemIfEngine
+from stacks.semif_settings import SEMIF_KEYS, SemIfEngine
 from stacks.settings import parse_environments
+from stacks.standard_settings import STANDARD_KEYS
 from stacks.update_settings import UpdateSettings
 
 VALID: dict[str, Any] = {
@@ -226,3 +238,22 @@ def test_errors_say_where_and_what(value: object, path: str, problem: str) -> No
     assert caught.value.path == path
     assert str(caught.value).startswith(f"{path}: ")
     assert problem in str(caught.value)
+
+
+def test_every_setting_is_described() -> None:
+    text = (Path(__file__).parents[2] / "docs/settings.md").read_text()
+    text += (Path(__file__).parents[2] / "docs/standard-endpoint.md").read_text()
+    words = {word for code in re.findall(r"`([^`\n]+)`", text) for word in re.findall(r"\w+", code)}
+    keys = {
+        *settings._ENVIRONMENT_KEYS,
+        *COMMON_KEYS,
+        *endpoint_settings._LAST_RESORT_KEYS,
+        *SEMIF_KEYS,
+        *(key for keys in STANDARD_KEYS.values() for key in keys),
+        *update_settings._KEYS,
+        *model_settings._BUILT_KEYS,
+        *model_settings._READY_KEYS,
+        *build_settings._KEYS,
+        *callers_settings._KEYS,
+    }
+    assert keys - words == set()
