@@ -13,6 +13,11 @@ from instance_pool.scaling_api import ScalingApi
 
 client = importlib.import_module("tests.lambda.instance_pool.fake_client")
 
+OFFERED = (
+    *("ml.g6e.xlarge", "ml.g6.2xlarge", "ml.g5.2xlarge", "ml.g4dn.2xlarge"),
+    *("ml.c6i.2xlarge", "ml.m5.large"),
+)
+
 
 @dataclass
 class FakeQuotas(client.FakeClient):  # type: ignore[misc, name-defined]
@@ -26,7 +31,7 @@ class FakeQuotas(client.FakeClient):  # type: ignore[misc, name-defined]
         self, ServiceCode: str, MaxResults: int, NextToken: str = "0"
     ) -> dict[str, Any]:
         assert (ServiceCode, MaxResults) == ("sagemaker", 100)
-        types = sorted({"ml.m5.large", *self.sagemaker.quotas, *self.sagemaker.faults})
+        types = sorted({*OFFERED, *self.sagemaker.quotas})
         listed = [
             {"QuotaName": f"{name} for endpoint usage", "QuotaCode": "L-1", "Value": float(value)}
             for name in types

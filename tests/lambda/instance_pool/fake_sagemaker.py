@@ -62,6 +62,7 @@ class FakeSageMaker(client.FakeClient):  # type: ignore[misc, name-defined]
     faults: dict[str, Fault] = field(default_factory=dict)
     quotas: dict[str, int | None] = field(default_factory=dict)
     scaled: dict[str, Any] = field(default_factory=dict)
+    serial_capacity_s: int = 1800
     keeps_old_reasons: bool = False
     world: Any = field(default_factory=client.World)
     configurations: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -308,13 +309,17 @@ class FakeSageMaker(client.FakeClient):  # type: ignore[misc, name-defined]
         if any(e["status"] in {"Creating", "Updating"} for e in self.endpoints.values()):
             self.violations.append(f"{configuration_name} began while another creation was under way")
         self.begun.append(self.now)
-        return self._plan(types, found["variant"].get("VariantInstanceProvisionTimeoutInSeconds", 1800))
+        return self._plan(
+            types, found["variant"].get("VariantInstanceProvisionTimeoutInSeconds", self.serial_capacity_s)
+        )
 
     def _plan(self, types: list[str], limit_s: int) -> Plan:
         seconds = 0
         for name in types:
             fault = self._fault(name)
-            seconds = min(seconds + fault.seconds, limit_s)
+            seconds += fault.seconds
+            if len(types) > 1:
+                seconds = min(seconds, limit_s)
             if fault.mode == "capacity":
                 continue
             broken = fault.mode not in {"ok", "quota", "foreign-quota", "unknown-type"} and fault.first > 0

@@ -36,6 +36,7 @@ INTERRUPTIONS = st.lists(
     st.sampled_from(["", "", "", "", "", "throttle", "lost", "crash before", "crash after"]), max_size=20
 )
 NAMES = st.sampled_from(["semif-dev-decisions", "semif-dev-decisions", "semif-dev-other"])
+SELDOM = st.sampled_from([False, False, False, True])
 UPDATES = st.sampled_from(["all-at-once", "canary", "rolling", "recreate"])
 TARGET = {"MinCapacity": 1, "MaxCapacity": 4}
 POLICY = {
@@ -150,35 +151,33 @@ class Histories(RuleBasedStateMachine):
         self.stack.finish()
 
     @precondition(lambda self: self.stack.resource is not None)
-    @rule()
-    def delete_endpoint_by_hand(self) -> None:
-        name = (self.stack.event or {}).get("PhysicalResourceId", self.stack.current_name())
-        endpoint = self.sagemaker.endpoints.get(name, {"status": "Creating"})
-        if endpoint["status"] in {"InService", "Failed"}:
+    @rule(really=SELDOM)
+    def delete_endpoint_by_hand(self, *, really: bool) -> None:
+        name = self.in_hand()
+        if really and self.status(name) in {"InService", "Failed"}:
             self.sagemaker.delete_by_hand(name)
             self.stack.meddled = True
 
     @precondition(lambda self: self.stack.resource is not None)
-    @rule(data=st.data())
-    def delete_configuration_by_hand(self, data: st.DataObject) -> None:
-        name = (self.stack.event or {}).get("PhysicalResourceId", self.stack.current_name())
-        endpoint = self.sagemaker.endpoints.get(name)
+    @rule(data=st.data(), really=SELDOM)
+    def delete_configuration_by_hand(self, data: st.DataObject, *, really: bool) -> None:
+        name = self.in_hand()
         ours = sorted(self.stack.configurations_of(name))
-        if ours and (endpoint is None or endpoint["status"] in {"InService", "Failed"}):
+        if really and ours and self.status(name) in {"InService", "Failed", ""}:
             found = self.sagemaker.configurations.pop(data.draw(st.sampled_from(ours)))
             self.sagemaker.tags.pop(found["arn"])
             self.stack.meddled = True
 
-    @precondition(lambda self: self.stack.event is None and self.climb is None)
+    @precondition(lambda self: self.stack.event is None and self.climb is None and self.stack.resource)
     @rule()
     def scale(self) -> None:
-        name = self.stack.current_name()
-        if name in self.sagemaker.endpoints and self.sagemaker.endpoints[name]["status"] == "InService":
+        name = self.in_hand()
+        if self.status(name) == "InService":
             self.sagemaker.scaled[name] = {"target": dict(TARGET), "policies": {"use": dict(POLICY)}}
 
     @precondition(lambda self: self.climb is None and self.stack.event is None and self.stack.resource)
-    @rule(heal=st.booleans())
-    def begin_climb(self, *, heal: bool) -> None:
+    @rule(heal=st.booleans(), to_the_end=st.booleans())
+    def begin_climb(self, *, heal: bool, to_the_end: bool) -> None:
         """The operator climbs, perhaps when everything can be had again."""
         if heal:
             self.sagemaker.faults.clear()
@@ -192,19 +191,24 @@ class Histories(RuleBasedStateMachine):
             "ResourceProperties": self.stack.resource,
             "Data": {"StartedAt": self.sagemaker.now.isoformat()},
         }
+        while to_the_end and self.climb is not None:
+            self.poll_climb_once([], 15)
 
     @precondition(lambda self: self.climb is not None)
     @rule(interruptions=INTERRUPTIONS, seconds=st.sampled_from([0, 15, 60, 300]))
     def poll_climb(self, interruptions: list[str], seconds: int) -> None:
+        self.poll_climb_once(interruptions, seconds)
+
+    def poll_climb_once(self, interruptions: list[str], seconds: int) -> None:
         assert self.climb is not None
         self.sagemaker.interruptions[:] = interruptions
         self.sagemaker.advance(seconds)
         name = self.climb["PhysicalResourceId"]
-        before = dict(self.sagemaker.endpoints.get(name, {}))
+        before = self.status(name)
         try:
             if stack.call(self.climb, self.stack.apis)["IsComplete"]:
                 self.climb = None
-                assert self.sagemaker.endpoints[name]["status"] == "InService"
+                assert self.status(name) == "InService"
         except fake.Crash:
             return
         except InstancePoolError:
@@ -212,8 +216,14 @@ class Histories(RuleBasedStateMachine):
         finally:
             self.sagemaker.interruptions.clear()
         # Whatever comes of a climb, what served is never taken away.
-        if before and before["status"] == "InService":
-            assert self.sagemaker.endpoints[name]["status"] in {"InService", "Updating"}
+        assert before != "InService" or self.status(name) in {"InService", "Updating"}
+
+    def in_hand(self) -> str:
+        """Name of the endpoint that the operation under way is about, else of the resource's."""
+        return str((self.stack.event or {}).get("PhysicalResourceId", self.stack.current_name()))
+
+    def status(self, name: str) -> str:
+        return str(self.sagemaker.endpoints.get(name, {}).get("status", ""))
 
     @invariant()
     def nothing_forbidden_happened(self) -> None:

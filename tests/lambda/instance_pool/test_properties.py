@@ -166,7 +166,7 @@ def test_configuration_names_fit_and_read_back(name: str, count: int, again: int
     assert all(other.startswith(configuration_prefix(name)) for other in names + others)
     assert [pool.index_of(n) for n in names] == [pool.index_of(n) for n in others] == list(range(count))
     assert pool.index_of(f"{names[0]}00") is None
-    assert pool.index_of(pool.round_name(count)) is None
+    assert pool.index_of(pool.round_name(len(pool.rounds))) is None
 
 
 def event(request_type: str, **more: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from instance_pool.reconcile import InstancePoolError
+from instance_pool.answers import InstancePoolError
 
 
 @pytest.mark.parametrize("operation", ["describe_endpoint", "create_endpoint_config", "create_endpoint"])
@@ -16,7 +16,7 @@ def test_a_policy_may_be_too_young_to_be_in_force(
 
     def deny_at_first(**parameters: object) -> object:
         if clock.now_s < 20:
-            raise fake._error("AccessDeniedException", "User is not authorized")
+            raise fake.refusal("AccessDeniedException", "User is not authorized")
         return allowed(**parameters)
 
     monkeypatch.setattr(resource.sagemaker, operation, deny_at_first, raising=False)
@@ -28,7 +28,7 @@ def test_denied_access_is_final_and_says_so(
     fake: ModuleType, resource: Any, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def deny(**_: object) -> None:
-        raise fake._error(
+        raise fake.refusal(
             "AccessDeniedException", "User is not authorized to perform sagemaker:DescribeEndpoint"
         )
 
@@ -43,7 +43,7 @@ def test_what_is_not_known_yet_is_tried_again_for_two_minutes(
     fake: ModuleType, resource: Any, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     def refuse(**_: object) -> None:
-        raise fake._error("ValidationException", text)
+        raise fake.refusal("ValidationException", text)
 
     monkeypatch.setattr(resource.sagemaker, "create_endpoint", refuse, raising=False)
     for _ in range(8):
@@ -57,7 +57,7 @@ def test_a_configuration_that_vanishes_between_two_calls_decides_nothing(
     fake: ModuleType, resource: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def vanished(**_: object) -> None:
-        raise fake._error("ValidationException", "Could not find resource")
+        raise fake.refusal("ValidationException", "Could not find resource")
 
     with monkeypatch.context() as patch:
         patch.setattr(resource.sagemaker, "add_tags", vanished, raising=False)
@@ -73,35 +73,12 @@ def test_a_neighbours_configurations_of_the_same_stack_stay(
     tags = {"semif:stack-id": resource.stack_id, "semif:endpoint": neighbour.removesuffix("-0123456789-0")}
     resource.sagemaker.create_endpoint_config(
         EndpointConfigName=neighbour,
-        ProductionVariants=[{"VariantName": "v", "ModelName": "m", "InstanceType": "ml.m5.large"}],
+        ProductionVariants=[{"VariantName": "v", "InstanceType": "ml.m5.large"}],
         Tags=[{"Key": key, "Value": value} for key, value in tags.items()],
     )
     resource.until_complete()
     resource.until_complete("Delete")
     assert set(resource.sagemaker.configurations) == {neighbour}
-
-
-def test_the_variant_is_as_the_properties_say(resource: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[dict[str, Any]] = []
-    create = resource.sagemaker.create_endpoint_config
-
-    def keep(**parameters: Any) -> object:
-        made.extend(parameters["ProductionVariants"])
-        return create(**parameters)
-
-    monkeypatch.setattr(resource.sagemaker, "create_endpoint_config", keep, raising=False)
-    resource.until_complete(InferenceAmiVersion="al2023-ami-sagemaker-inference-gpu-4-1")
-    assert made == [
-        {
-            "VariantName": "AllTraffic",
-            "ModelName": "Model-abc",
-            "InstanceType": "ml.g6e.xlarge",
-            "InitialInstanceCount": 1,
-            "ModelDataDownloadTimeoutInSeconds": 900,
-            "ContainerStartupHealthCheckTimeoutInSeconds": 600,
-            "InferenceAmiVersion": "al2023-ami-sagemaker-inference-gpu-4-1",
-        }
-    ]
 
 
 def test_an_endpoint_that_fails_after_it_served_is_a_failure(fake: ModuleType, resource: Any) -> None:
