@@ -213,6 +213,8 @@ def parse_pool(text: str, parameter: str) -> Mapping[str, Any]:
         pool = None
     if not isinstance(pool, dict) or not pool.get("EndpointName"):
         raise ServiceError(
-            "pool_not_readable", f"{parameter} holds no pool", next_step="deploy the environment again"
+            "pool_not_readable",
+            f"{parameter} holds no pool",
+            next_step=f"put its value before back (aws ssm get-parameter-history --name {parameter})",
         )
     return pool
