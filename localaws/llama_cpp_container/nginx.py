@@ -76,19 +76,23 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _pass_on(self, answer: http.client.HTTPResponse) -> None:
         self.send_response(answer.status)
         headers = [(key, value) for key, value in answer.getheaders() if key.lower() not in _HOP_BY_HOP]
-        chunked = answer.getheader("Content-Length") is None
+        left = answer.length
+        chunked = left is None
         for key, value in headers:
             self.send_header(key, value)
         if chunked:
             self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        self.close_connection = True
         try:
             while piece := answer.read1(_PIECE_BYTES):
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if chunked else piece)
+                left = None if left is None else left - len(piece)
         except (OSError, http.client.HTTPException):
             # The caller or llama-server is gone; without the last chunk the caller sees that it was cut.
+            self.close_connection = True
             return
+        if left:
+            self.close_connection = True
         if chunked:
             with contextlib.suppress(OSError):
                 self.wfile.write(b"0\r\n\r\n")
