@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from urllib.parse import parse_qsl
 from xml.sax.saxutils import escape
@@ -34,6 +35,7 @@ class Gate:
 
     def __init__(self) -> None:
         self.organizations = Organizations()
+        self._assumed: set[str] = set()
 
     def assume_role(self, region: str, request: HttpRequest) -> HttpAnswer | None:
         """Refuse an AssumeRole that the role's trust or the caller's policies do not allow, else None."""
@@ -41,12 +43,14 @@ class Gate:
         role_arn = form.get("RoleArn", "")
         if form.get("Action") != "AssumeRole" or len(role_arn.split(":")) < 6:
             return None
-        caller = identify(access_key_of(request))
+        caller = self._identify(access_key_of(request))
         context = self._context(caller, region, request)
         for key, parameter in (("sts:ExternalId", "ExternalId"), ("sts:RoleSessionName", "RoleSessionName")):
             if parameter in form:
                 context[key] = form[parameter]
         role = find_role(role_arn)
+        if role is not None:
+            self._assumed.add(role_arn)
         try:
             refused = trust.refusal(caller, role_arn, trust_of(role) if role is not None else None, context)
         except UnsupportedPolicyError as error:
@@ -55,7 +59,7 @@ class Gate:
 
     def bearer(self, token: str) -> Bearer:
         """Verify a bearer token; a TokenError says what is wrong with it."""
-        return read_token(token, identify, datetime.now(UTC))
+        return read_token(token, self._identify, datetime.now(UTC))
 
     def allow_invocation(
         self,
@@ -70,7 +74,7 @@ class Gate:
         Raises:
             ServiceError: AccessDeniedException with AWS's text, or a policy that is not evaluated.
         """
-        caller = identify(access_key)
+        caller = self._identify(access_key)
         if caller.administrator:
             return
         context = self._context(caller, region, request)
@@ -81,6 +85,13 @@ class Gate:
                 raise ServiceError("UnsupportedPolicy", str(error), 501) from error
             if refused:
                 raise ServiceError("AccessDeniedException", refused, 403)
+
+    def _identify(self, access_key: str) -> Identity:
+        """Who has a key. The session of a role that was deleted since may do nothing any more."""
+        found = identify(access_key)
+        if found.administrator and found.principal in self._assumed:
+            return replace(found, administrator=False)
+        return found
 
     def _context(self, caller: Identity, region: str, request: HttpRequest) -> dict[str, str]:
         """The condition keys that the local AWS knows; any other is absent from every request."""

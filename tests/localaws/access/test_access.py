@@ -181,6 +181,15 @@ def test_an_explicit_deny_of_the_invocation_has_its_own_text(accounts: Accounts)
     assert accounts.invoke(granted).endswith("with an explicit deny in an identity-based policy")
 
 
+def test_the_session_of_a_role_that_was_deleted_may_do_nothing_more(accounts: Accounts) -> None:
+    role = accounts.role(CALLER, invoke_policy())
+    granted = accounts.assume(role)
+    iam, name = accounts.aws.client("iam", account=OWNER), role.rsplit("/", 1)[-1]
+    iam.delete_role_policy(RoleName=name, PolicyName="inline")
+    iam.delete_role(RoleName=name)
+    assert "AccessDeniedException" in accounts.invoke(granted)
+
+
 def test_a_session_policy_limits_what_the_role_may(accounts: Accounts) -> None:
     role = accounts.role(CALLER, invoke_policy(Action="sagemaker:*"))
     limit = document(invoke_policy())
