@@ -23,6 +23,7 @@ class Cause(StrEnum):
     CONTAINER_START = "container_start_failed"
     MODEL_DOWNLOAD = "model_download_failed"
     IMAGE_ACCESS = "image_access_failed"
+    VOLUME_KEY = "volume_key_unsupported"
     ROLE_NOT_READY = "role_not_assumable"
     IN_PROGRESS = "endpoint_in_progress"
     ALREADY_CURRENT = "configuration_in_use"
@@ -50,6 +51,7 @@ ADVICE: Final = MappingProxyType(
         Cause.CONTAINER_START: "Check that image and driver (inference_ami_version) fit this instance type.",
         Cause.MODEL_DOWNLOAD: "Check that the model archive is complete and the execution role may read it.",
         Cause.IMAGE_ACCESS: "Check that the image exists in this region and SageMaker may pull it.",
+        Cause.VOLUME_KEY: "Leave volume_key out of cdk.json, or types with local disks out of the pool.",
         Cause.ROLE_NOT_READY: "Check that the model's execution role trusts sagemaker.amazonaws.com.",
         Cause.IN_PROGRESS: "Wait until the endpoint's current change has ended, then deploy again.",
         Cause.ALREADY_CURRENT: "Deploy again.",
@@ -112,9 +114,8 @@ _REFUSALS: Final[tuple[tuple[str, Cause], ...]] = (
     ("cannot create already existing", Cause.ALREADY_EXISTS),
     ("could not find", Cause.NOT_FOUND),
     ("could not assume role", Cause.ROLE_NOT_READY),
+    ("kmskeyid is not supported", Cause.VOLUME_KEY),
 )
-
-
 _QUOTA_TYPE: Final = re.compile(r"ml\.[a-z0-9-]+\.[a-z0-9-]+ for endpoint usage")
 
 

@@ -78,7 +78,7 @@ def test_the_outcome_is_tagged_before_the_failed_endpoint_goes(fake: ModuleType,
 
 @pytest.mark.parametrize("interruption", ["throttle", "lost"])
 def test_a_failing_call_decides_nothing(resource: Any, interruption: str) -> None:
-    for calls_before in range(10):
+    for calls_before in range(16):
         resource.sagemaker.interruptions[:] = [""] * calls_before + [interruption]
         assert resource.poll() == {"IsComplete": False}
     resource.sagemaker.interruptions.clear()

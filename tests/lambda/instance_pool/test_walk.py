@@ -2,12 +2,20 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 import pytest
 
 from instance_pool.attempts import Attempt, Outcome
-from instance_pool.observation import Configuration, Endpoint, EndpointStatus, Observation, Ownership
-from instance_pool.properties import Pool
+from instance_pool.observation import (
+    Configuration,
+    Endpoint,
+    EndpointStatus,
+    Observation,
+    Ownership,
+    Survey,
+)
+from instance_pool.pool import Pool, Round
 from instance_pool.steps import (
     DeleteConfigurations,
     DeleteEndpoint,
@@ -31,16 +39,15 @@ BUSY = [S.CREATING, S.UPDATING, S.SYSTEM_UPDATING, S.ROLLING_BACK, S.DELETING, S
 
 POOL = Pool(
     endpoint_name="semif-dev-decisions",
-    model_name="Model-new",
     variant_name="AllTraffic",
-    instance_types=TYPES,
-    initial_instance_count=1,
-    model_data_download_timeout_s=900,
-    container_startup_timeout_s=600,
-    inference_ami_version=None,
-    tags=(),
+    rounds=tuple(Round((name,), "Model-new", 1) for name in TYPES),
+    native=False,
+    provision_timeout_s=None,
+    download_timeout_s=900,
+    startup_timeout_s=600,
 )
-OLD_POOL = replace(POOL, model_name="Model-old")
+OLD_POOL = replace(POOL, rounds=(Round(TYPES[:1], "Model-old", 1),))
+FIRST, SECOND, THIRD = (POOL.round_name(index) for index in range(3))
 
 
 def tried(
@@ -55,8 +62,8 @@ def tried(
 ) -> Configuration:
     started_at = None if started_s_ago is None else NOW - timedelta(seconds=started_s_ago)
     ended_at = None if outcome is None else NOW - timedelta(seconds=48)
-    name = pool.configuration_name(index)
-    attempt = Attempt(request_id, outcome, reason, started_at, ended_at)
+    name = pool.round_name(index)
+    attempt = Attempt(request_id, pool.rounds[index].types, outcome, reason, started_at, ended_at)
     return Configuration(name, f"arn:{name}", NOW - timedelta(seconds=made_s_ago), attempt)
 
 
@@ -70,11 +77,16 @@ def serving(
     made_s_ago: float = 600,
 ) -> Endpoint:
     created_at = NOW - timedelta(seconds=made_s_ago)
-    return Endpoint("arn:e", status, pool.configuration_name(index), reason, ownership, created_at)
+    name = pool.round_name(index)
+    return Endpoint("arn:e", status, name, reason, created_at, ownership=ownership)
 
 
 def observed(endpoint: Endpoint | None, *configurations: Configuration) -> Observation:
-    return Observation(NOW, "now", endpoint, configurations)
+    return Observation(NOW, "now", endpoint, configurations, survey=Survey(read=True))
+
+
+def start(index: int, how: Literal["create", "update"], reason: str) -> Start:
+    return Start(POOL.round_name(index), index, POOL.rounds[index].types, how, reason)
 
 
 OLD = tried(0, Outcome.IN_SERVICE, request_id="before", pool=OLD_POOL)
@@ -83,26 +95,26 @@ SERVES_FIRST = "the endpoint serves the wanted pool on ml.g6e.xlarge"
 GONE_TEXT = "ml.g6e.xlarge: no capacity after 9 m 12 s; ml.g6.2xlarge: no quota"
 
 CREATE: list[tuple[str, Observation, Step]] = [
-    ("nothing is there", observed(None), Start(0, "create", "first of the pool")),
+    ("nothing is there", observed(None), start(0, "create", "first of the pool")),
     (
         "made, not begun",
         observed(None, tried(0, started_s_ago=None)),
-        Start(0, "create", "first of the pool"),
+        start(0, "create", "first of the pool"),
     ),
     (
         "first without capacity",
         observed(None, tried(0, Outcome.CAPACITY)),
-        Start(1, "create", "ml.g6e.xlarge ended with capacity; next of the pool"),
+        start(1, "create", "ml.g6e.xlarge ended with capacity; next of the pool"),
     ),
     (
         "second without quota",
         observed(None, *GONE_TYPES),
-        Start(2, "create", "ml.g6.2xlarge ended with quota; next of the pool"),
+        start(2, "create", "ml.g6.2xlarge ended with quota; next of the pool"),
     ),
     (
         "failed for capacity, not yet noted",
         observed(serving(S.FAILED, reason=CAPACITY), tried(0)),
-        Record(0, Outcome.CAPACITY, CAPACITY),
+        Record(FIRST, Outcome.CAPACITY, CAPACITY),
     ),
     (
         "failed for capacity, noted",
@@ -112,17 +124,17 @@ CREATE: list[tuple[str, Observation, Step]] = [
     (
         "failed otherwise, not yet noted",
         observed(serving(S.FAILED, reason=HEALTH), tried(0)),
-        Record(0, Outcome.FAILED, HEALTH),
+        Record(FIRST, Outcome.FAILED, HEALTH),
     ),
     (
         "failed without a reason",
         observed(serving(S.FAILED), tried(0)),
-        Record(0, Outcome.FAILED, "The endpoint failed and SageMaker gave no reason."),
+        Record(FIRST, Outcome.FAILED, "The endpoint failed and SageMaker gave no reason."),
     ),
     (
         "in service, not yet noted",
         observed(serving(S.IN_SERVICE), tried(0)),
-        Record(0, Outcome.IN_SERVICE, ""),
+        Record(FIRST, Outcome.IN_SERVICE, ""),
     ),
     (
         "in service, noted",
@@ -141,9 +153,7 @@ CREATE: list[tuple[str, Observation, Step]] = [
     (
         "same content left by an earlier operation",
         observed(None, tried(0, Outcome.CAPACITY, request_id="before")),
-        DeleteConfigurations(
-            (POOL.configuration_name(0),), "an earlier operation left them; this one begins afresh"
-        ),
+        DeleteConfigurations((FIRST,), "an earlier operation left them; this one begins afresh"),
     ),
     (
         "tags of the endpoint not visible yet",
@@ -161,7 +171,7 @@ UPDATE: list[tuple[str, Observation, Step]] = [
     (
         "the old one serves",
         observed(serving(S.IN_SERVICE, pool=OLD_POOL), OLD),
-        Start(0, "update", "first of the pool"),
+        start(0, "update", "first of the pool"),
     ),
     (
         "accepted a moment ago, does not show yet",
@@ -171,17 +181,17 @@ UPDATE: list[tuple[str, Observation, Step]] = [
     (
         "back on the old one for capacity",
         observed(serving(S.IN_SERVICE, pool=OLD_POOL, reason=CAPACITY), OLD, tried(0)),
-        Record(0, Outcome.CAPACITY, CAPACITY),
+        Record(FIRST, Outcome.CAPACITY, CAPACITY),
     ),
     (
         "back on the old one, silently",
         observed(serving(S.IN_SERVICE, pool=OLD_POOL), OLD, tried(0)),
-        Record(0, Outcome.FAILED, "The update was rolled back and SageMaker gave no reason."),
+        Record(FIRST, Outcome.FAILED, "The update was rolled back and SageMaker gave no reason."),
     ),
     (
         "capacity noted: next, by update; the reason of before says nothing about it",
         observed(serving(S.IN_SERVICE, pool=OLD_POOL, reason=CAPACITY), OLD, tried(0, Outcome.CAPACITY)),
-        Start(1, "update", "ml.g6e.xlarge ended with capacity; next of the pool"),
+        start(1, "update", "ml.g6e.xlarge ended with capacity; next of the pool"),
     ),
     (
         "the new one serves: the old configuration goes",
@@ -198,7 +208,7 @@ UPDATE: list[tuple[str, Observation, Step]] = [
         observed(serving(S.IN_SERVICE)),
         Done(0, "ml.g6e.xlarge: in service", SERVES_FIRST),
     ),
-    ("deleted by hand", observed(None, OLD), Start(0, "create", "first of the pool")),
+    ("deleted by hand", observed(None, OLD), start(0, "create", "first of the pool")),
 ]
 
 
@@ -302,7 +312,7 @@ def test_quota_alone_asks_for_quota() -> None:
 
 
 OURS, UNTAGGED, FOREIGN = Ownership.OURS, Ownership.UNTAGGED, Ownership.FOREIGN
-SWEEP = DeleteConfigurations((POOL.configuration_name(0),), "nothing uses these configurations of this stack")
+SWEEP = DeleteConfigurations((FIRST,), "nothing uses these configurations of this stack")
 DELETE: list[tuple[str, Observation, Step]] = [
     ("never was", observed(None), Gone("no endpoint and no configuration of this stack is left")),
     ("only a configuration", observed(None, tried(0)), SWEEP),
