@@ -1,9 +1,9 @@
 """What an hour of the pool walk costs: calls of AWS and seconds of the function, at one poll per 15 s.
 
-The real handler with real boto3 clients speaks HTTP to a small SageMaker and Service Quotas on 127.0.0.1,
-whose clock the tool moves: two rounds fail for capacity, the third serves, then the stack is deleted until the
-hour is over. AWS answers more slowly than a local server, so ASSUMED_CALL_S is added for every call. Exits with
-1 if the sum is over LIMIT_S.
+The real handler with real boto3 clients speaks HTTP to a small SageMaker and Service Quotas on 127.0.0.1.
+The tool moves their clock: two rounds fail for capacity, the third serves, then the stack is deleted until
+the hour is over. AWS answers more slowly than a local server, so ASSUMED_CALL_S is added for every call.
+Exits with 1 if the sum is over LIMIT_S.
 """
 
 import importlib
