@@ -210,7 +210,7 @@ def _skips(observation: Observation, pool: Pool, target: Target, readiness: Read
 def _tried(pool: Pool, target: Target, mine: Sequence[Configuration]) -> bool:
     """Whether this round was tried: a quota refusal that names a type leaves the others to try."""
     attempts = [c.attempt for c in mine if pool.index_of(c.name) == target.index]
-    return any(a.outcome is Outcome.CAPACITY or a.dropped not in a.types for a in attempts)
+    return any(a.dropped not in a.types for a in attempts)
 
 
 def _exhausted(pool: Pool, mine: Sequence[Configuration], skips: dict[str, Skip], why: str) -> Fail:

@@ -116,7 +116,7 @@ def skipped_text(skips: Mapping[str, Skip]) -> str:
 
 def _over(instance_type: str, limit: Limit, needed: int, change: str, batch_percent: int) -> Skip | None:
     """The type's skip if its quota is less than the most instances that the change has at one time."""
-    own = 0 if change == "create" else limit.own
+    own = limit.own
     # Use that could not be counted is at least our own.
     in_use = own if limit.in_use is None else max(limit.in_use, own)
     extra = {

@@ -182,13 +182,20 @@ def test_what_somebody_registered_since_stays(registered: Any) -> None:
     assert recorded is not None
     api.deregister(NAME, VARIANT)
     registered.register_scalable_target(**WHERE, MinCapacity=3, MaxCapacity=9)
+    registered.put_scaling_policy(
+        **WHERE,
+        PolicyName="by-load",
+        PolicyType="TargetTrackingScaling",
+        TargetTrackingScalingPolicyConfiguration=TRACKING | {"TargetValue": 50.0},
+    )
 
     api.restore(NAME, VARIANT, recorded, silent)
 
     after = api.read(NAME, VARIANT, silent)
     assert after is not None
     assert (after.target["MinCapacity"], after.target["MaxCapacity"]) == (3, 9)
-    assert {p["PolicyName"] for p in after.policies} == {"by-load", "by-time"}
+    values = {p["PolicyName"]: p["TargetTrackingScalingPolicyConfiguration"] for p in after.policies}
+    assert {name: found["TargetValue"] for name, found in values.items()} == {"by-load": 50, "by-time": 70}
 
 
 def test_a_denied_description_is_logged_and_goes_on() -> None:
