@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from semif.assembly import EnvironmentPlan
+from semif.assembly import MODEL_TYPE, EnvironmentPlan
 from semif.deployment import POOL_TYPE
 from semif.doctor_checks import UNPROTECT
 from semif.findings import Unknown, not_known
@@ -15,7 +15,7 @@ from semif.terminal import bytes_text, printable
 # Named one by one before a destruction: what costs money, or what people know by name.
 NAMED: Final = {
     POOL_TYPE: "endpoint",
-    "AWS::SageMaker::Model": "model",
+    MODEL_TYPE: "model",
     "AWS::IAM::Role": "role",
     "AWS::CodeBuild::Project": "build project",
 }
@@ -83,7 +83,7 @@ class Inventory:
     @property
     def models(self) -> tuple[str, ...]:
         """The models that the stacks made."""
-        return self._ids("AWS::SageMaker::Model")
+        return self._ids(MODEL_TYPE)
 
     @property
     def endpoints(self) -> tuple[str, ...]:

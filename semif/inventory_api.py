@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from semif import inventory as items
-from semif.assembly import EnvironmentPlan
+from semif.assembly import MODEL_TYPE, EnvironmentPlan
 from semif.attempts import MAX_NAME_IN_CONFIGURATION
 from semif.aws import Aws, ClientError, describe
 from semif.doctor_api import OWNERSHIP_TAG, look
@@ -283,11 +283,16 @@ class InventoryReader:
 def _resources(cloudformation: Any, stack_id: str) -> tuple[Resource, ...]:
     pages = cloudformation.get_paginator("list_stack_resources").paginate(StackName=stack_id)
     return tuple(
-        Resource(item["ResourceType"], item.get("PhysicalResourceId", ""))
+        Resource(item["ResourceType"], _name(item["ResourceType"], item.get("PhysicalResourceId", "")))
         for page in pages
         for item in page["StackResourceSummaries"]
         if item["ResourceStatus"] != "DELETE_COMPLETE"
     )
+
+
+def _name(kind: str, physical_id: str) -> str:
+    """CloudFormation knows a model by its ARN, SageMaker's calls by the name at its end."""
+    return physical_id.rpartition("/")[2] if kind == MODEL_TYPE else physical_id
 
 
 def _described(call: Callable[..., Any], **arguments: str) -> Any | None:

@@ -115,4 +115,8 @@ def _asked(question: str) -> bool:
 def _typed(prompt: str) -> str:
     sys.stdout.write(prompt)
     sys.stdout.flush()
-    return sys.stdin.readline().strip()
+    typed = sys.stdin.readline().strip()
+    if not sys.stdin.isatty():
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    return typed

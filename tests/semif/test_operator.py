@@ -170,12 +170,34 @@ def test_from_the_first_deployment_to_the_purge(
     source = {"model": model(f"{hub}/there")}
     assembly = write_assembly(tmp_path / "1", "life", REGION, templates, **source)
 
-    code, out = semif("deploy", "life", "--yes", "--assembly", str(assembly))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "semif", "deploy", "life", "--yes", "--assembly", str(assembly)],
+        env=aws.environment,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    said = []
+    try:
+        for line in process.stdout or ():
+            said.append(line.rstrip())
+            if line.startswith("cdk deploy runs"):
+                # As Ctrl-C: it ends the watching, and the deployment goes on.
+                process.send_signal(signal.SIGINT)
+                break
+        rest, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "cdk diff 'life/*'" in said
+    assert any(line.startswith("[+] AWS::S3::Bucket ModelBucket") for line in said)
+    assert "no longer watching; cdk deploy goes on as process" in rest
+    assert "next: semif watch life follows it again" in rest
+    code, out = semif("watch", "life", "--interval", "0.3", "--settle", "1")
     assert code == 0, out
-    assert "cdk diff 'life/*'" in out
     assert "semif-life-artifacts CREATE_COMPLETE" in out
     assert "  TheValue  v" in out.splitlines()
-    assert "[+] AWS::SSM::Parameter Parameter" in out
 
     failing = {**templates, "decisions": decisions_template("life", spare_kind="NoSuchType")}
     bad = write_assembly(tmp_path / "2", "life", REGION, failing, **source)
@@ -185,7 +207,6 @@ def test_from_the_first_deployment_to_the_purge(
     assert f"cdk deploy ended with exit code 1; its last lines ({bad / 'deploy.log'} has all):" in out
 
     bucket, repository = _fill(aws, "life")
-    # Of an endpoint that was made beside the stack, and of one that the stack left behind.
     code, out = semif("destroy", "life", "--yes", "--assembly", str(assembly))
     assert code == 0, out
     lines = out.splitlines()
@@ -249,8 +270,17 @@ def test_a_stack_that_cdk_json_no_longer_has_goes_too_and_a_namesake_does_not(
 
 
 def test_what_is_left_fails_with_its_name(aws: LocalAws, semif: Semif, tmp_path: Path) -> None:
-    assembly = write_assembly(tmp_path, "net", REGION, {"decisions": decisions_template("net")})
-    _create(aws, "semif-net-decisions", decisions_template("net"))
+    template = decisions_template("net")
+    container = {"Image": f"123456789012.dkr.ecr.{REGION}.amazonaws.com/none:1"}
+    template["Resources"]["Model"] = {
+        "Type": "AWS::SageMaker::Model",
+        "Properties": {
+            "ExecutionRoleArn": "arn:aws:iam::123456789012:role/execution",
+            "PrimaryContainer": container,
+        },
+    }
+    assembly = write_assembly(tmp_path, "net", REGION, {"decisions": template})
+    _create(aws, "semif-net-decisions", template)
     ec2: Any = aws.client("ec2")
     subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
     made = ec2.create_network_interface(
@@ -259,37 +289,13 @@ def test_what_is_left_fails_with_its_name(aws: LocalAws, semif: Semif, tmp_path:
     interface = made["NetworkInterface"]["NetworkInterfaceId"]
     code, out = semif("destroy", "net", "--yes", "--assembly", str(assembly))
     assert code == 1
+    assert "could not check" not in out
+    # CloudFormation names a model by its ARN.
+    (name,) = [line.split()[1] for line in out.splitlines() if line.startswith("    model ")]
+    assert not name.startswith("arn:")
     assert f"left: network interface {interface} (" in out
     assert f"  remove it: aws ec2 delete-network-interface --network-interface-id {interface}" in out
     assert out.splitlines()[-1] == "net in eu-central-1 is not gone"
-
-
-def test_ctrl_c_leaves_the_deployment_running(aws: LocalAws, semif: Semif, hub: str, tmp_path: Path) -> None:
-    assembly = write_assembly(
-        tmp_path, "stop", REGION, {"decisions": decisions_template("stop")}, model=model(f"{hub}/there")
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "semif", "deploy", "stop", "--yes", "--assembly", str(assembly)],
-        env=aws.environment,
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        for line in process.stdout or ():
-            if line.startswith("cdk deploy runs"):
-                process.send_signal(signal.SIGINT)
-                break
-        out, _ = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    assert process.returncode == 130
-    assert "no longer watching; cdk deploy goes on as process" in out
-    assert "next: semif watch stop follows it again" in out
-    code, out = semif("watch", "stop", "--interval", "0.3")
-    assert code == 0
-    assert _stacks(aws, "semif-stop-") == ["semif-stop-decisions"]
 
 
 def _create(aws: LocalAws, name: str, template: Mapping[str, Any], **more: Any) -> None:
