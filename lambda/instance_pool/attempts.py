@@ -167,7 +167,7 @@ def _skipped_tags(skipped: Sequence[str]) -> dict[str, str]:
     """As many tags as the entries need, six at most; what is left out is counted in the last."""
     values: list[str] = []
     for number, entry in enumerate(skipped):
-        text = tag_value(entry.replace(SEPARATOR, " "))
+        text = " ".join(word for word in tag_value(entry).split() if word != SEPARATOR.strip())
         rest = f"{len(skipped) - number} more types"
         if values and len(values[-1]) + len(SEPARATOR) + len(text) <= TAG_VALUE_LIMIT:
             values[-1] += SEPARATOR + text

@@ -37,16 +37,17 @@ class UpdateMode:
     wait_s: int = 0
     termination_wait_s: int = 0
 
-    @property
-    def waits_s(self) -> int:
+    def batches(self, instance_count: int) -> int:
+        """Parts in which an update replaces a fleet, one after the other."""
+        if self.type != "rolling":
+            return 1
+        return -(-instance_count // max(1, instance_count * self.batch_percent // 100))
+
+    def waits_s(self, instance_count: int) -> int:
         """Seconds that an update waits by its own settings once the new instances are healthy."""
-        match self.type:
-            case "canary":
-                return self.wait_s + self.termination_wait_s
-            case "rolling":
-                return -(-100 // self.batch_percent) * self.wait_s
-            case "all-at-once" | "recreate":
-                return self.termination_wait_s if self.type == "all-at-once" else 0
+        if self.type == "recreate":
+            return 0
+        return self.wait_s * self.batches(instance_count) + self.termination_wait_s
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,9 @@ class Pool:
     def index_of(self, configuration_name: str) -> int | None:
         """Place of the round that a configuration belongs to, or None for one of other content."""
         stem = re.escape(self.round_name(0)[:-1])
-        found = re.fullmatch(rf"{stem}(0|[1-9]\d{{0,2}})(?:-[0-9a-f]{{{_SUFFIX_LENGTH}}})?", configuration_name)
+        found = re.fullmatch(
+            rf"{stem}(0|[1-9]\d{{0,2}})(?:-[0-9a-f]{{{_SUFFIX_LENGTH}}})?", configuration_name
+        )
         index = int(found[1]) if found else -1
         return index if 0 <= index < len(self.rounds) else None
 

@@ -288,7 +288,10 @@ def _too_late(observation: Observation, pool: Pool) -> Fail | None:
 def time_needed(pool: Pool, how: str) -> timedelta:
     """What a round may take once its instances are found."""
     seconds = pool.download_timeout_s + pool.startup_timeout_s
-    return timedelta(seconds=seconds + (pool.update.waits_s if how == "update" else 0)) + MARGIN
+    if how == "update":
+        count = max(one.initial_instance_count for one in pool.rounds)
+        seconds = seconds * pool.update.batches(count) + pool.update.waits_s(count)
+    return timedelta(seconds=seconds) + MARGIN
 
 
 def time_for_another(observation: Observation, pool: Pool, how: str = "update") -> bool:

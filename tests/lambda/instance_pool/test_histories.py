@@ -244,7 +244,7 @@ class Histories(RuleBasedStateMachine):
 
 TestHistories = Histories.TestCase
 TestHistories.settings = settings(
-    max_examples=int(os.environ.get("SEMIF_HISTORIES", "120")),
+    max_examples=int(os.environ.get("SEMIF_HISTORIES", "250")),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -221,13 +221,16 @@ def test_a_configurations_name_begins_with_40_characters_of_the_endpoints() -> N
 
 
 @pytest.mark.parametrize(
-    ("update", "waits_s"),
+    ("update", "instance_count", "batches", "waits_s"),
     [
-        (UpdateMode("all-at-once", wait_s=60, termination_wait_s=30), 30),
-        (UpdateMode("canary", wait_s=60, termination_wait_s=30), 90),
-        (UpdateMode("rolling", batch_percent=30, wait_s=60), 240),
-        (UpdateMode("recreate", wait_s=60, termination_wait_s=30), 0),
+        (UpdateMode("all-at-once", wait_s=60, termination_wait_s=30), 4, 1, 90),
+        (UpdateMode("canary", wait_s=60, termination_wait_s=30), 4, 1, 90),
+        (UpdateMode("rolling", batch_percent=30, wait_s=60), 10, 4, 240),
+        (UpdateMode("rolling", batch_percent=30, wait_s=60), 2, 2, 120),
+        (UpdateMode("recreate", wait_s=60, termination_wait_s=30), 4, 1, 0),
     ],
 )
-def test_how_long_an_update_waits(update: UpdateMode, waits_s: int) -> None:
-    assert update.waits_s == waits_s
+def test_how_long_an_update_takes(
+    update: UpdateMode, instance_count: int, batches: int, waits_s: int
+) -> None:
+    assert (update.batches(instance_count), update.waits_s(instance_count)) == (batches, waits_s)
