@@ -52,6 +52,8 @@ EXPIRED_LOGINS = (
 DENIED = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
 ABSENT = frozenset({"404", "NoSuchBucket", "NoSuchKey", "ParameterNotFound", "ResourceNotFound"})
 
+# botocore has no class for it: credentials of the environment past AWS_CREDENTIAL_EXPIRATION.
+STILL_EXPIRED = "refreshed credentials are still expired"
 RENEW = "renew the credentials (for example `aws sso login`) and run the command again"
 INVOKE_TIMEOUT_S = 60  # SageMaker's own limit for one InvokeEndpoint
 
@@ -147,6 +149,10 @@ def aws_errors(doing: str) -> Iterator[None]:
         raise UsageError("bad_argument", f"{doing}: {error}", next_step="correct the named value") from error
     except boto.BotoCoreError as error:
         raise ServiceError("aws_error", f"{doing}: {error}", next_step="see the message of AWS") from error
+    except RuntimeError as error:
+        if STILL_EXPIRED not in str(error):
+            raise
+        raise CredentialsExpiredError("credentials_expired", f"{doing}: {error}", next_step=RENEW) from error
 
 
 def translate(error: ClientError, doing: str) -> SemifError:

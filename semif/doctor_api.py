@@ -81,11 +81,11 @@ def session_of(aws: Aws) -> Session:
     credentials = aws.session.get_credentials()
     if credentials is None:
         return Session(temporary=False, renewable=False, expires_at=None)
-    temporary = bool(credentials.get_frozen_credentials().token)
     # botocore tells the end of credentials only here.
     expires_at = getattr(credentials, "_expiry_time", None)
-    renewable = temporary and not aws.fixed_credentials and expires_at is not None
-    return Session(temporary, renewable, expires_at)
+    # Those that end were given for a time; those without an end may still have a token.
+    temporary = expires_at is not None or bool(credentials.get_frozen_credentials().token)
+    return Session(temporary, temporary and not aws.fixed_credentials and expires_at is not None, expires_at)
 
 
 def _identity(aws: Aws) -> Identity:

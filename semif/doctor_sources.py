@@ -76,7 +76,7 @@ def _source(model: ModelPlan, region: str, source: Source | Unknown | None) -> l
                 subject,
                 f"answers {source.detail}: it is gated or private",
                 "Put a token that may read it into a secret, and the secret's name into model.token_secret",
-                f"aws secretsmanager create-secret --name hf-token --secret-string hf_… --region {region}",
+                _make_secret("hf-token", region),
             )
         case "missing":
             fact = f"is not there ({source.detail})"
@@ -98,6 +98,12 @@ def _secret(name: str, region: str, *, exists: bool | Unknown | None) -> list[Fi
             f"secret {name}",
             "does not exist, and the build reads the Hub's token from it",
             "Make it",
-            f"aws secretsmanager create-secret --name {name} --secret-string hf_… --region {region}",
+            _make_secret(name, region),
         )
     ]
+
+
+def _make_secret(name: str, region: str) -> str:
+    # From a file: what is typed stays in the shell's history.
+    make = f"aws secretsmanager create-secret --name {name} --secret-string file://hf-token.txt"
+    return f"{make} --region {region}"

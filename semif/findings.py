@@ -33,7 +33,7 @@ class Finding:
         if self.command:
             parts.append(f"{self.step or 'Next step'}: {self.command}")
         elif self.step:
-            parts.append(f"{self.step.rstrip('.')}.")
+            parts.append(f"{self.step[0].upper()}{self.step[1:].rstrip('.')}.")
         return printable(" ".join(parts))
 
 

@@ -52,7 +52,7 @@ def test_an_endpoint_without_any_type_stops_the_deployment() -> None:
         f" Ask for 1: {ASK} L-g6e.xlarge --desired-value 1 --region {REGION}"
     )
     (text,) = texts(Level.ERROR, quotas={})
-    assert text.endswith("put a type that the region offers into its pool.")
+    assert text.endswith("Put a type that the region offers into its pool.")
 
 
 def test_endpoints_count_together() -> None:
@@ -112,7 +112,7 @@ def test_what_cannot_be_looked_up_is_a_warning_of_its_own() -> None:
     found = texts(Level.WARNING, quotas=denied, build_quotas=denied)
     assert found[0] == (
         "could not check quotas of instances: needs servicequotas:ListServiceQuotas (not authorized;"
-        " SageMaker itself will check them). allow servicequotas:ListServiceQuotas to these credentials."
+        " SageMaker itself will check them). Allow servicequotas:ListServiceQuotas to these credentials."
     )
     assert len(found) == 2
     assert texts(Level.ERROR, quotas=denied, build_quotas=denied) == []
@@ -249,7 +249,9 @@ def test_the_models_source(state: Any, secret: str | None, level: Level, words: 
 def test_a_secret_that_is_missing() -> None:
     planned = plan(model={**HUB, "token_secret": "hf"})
     (text,) = texts(Level.ERROR, planned, secrets={"hf": False})
-    assert text.endswith(f"aws secretsmanager create-secret --name hf --secret-string hf_… --region {REGION}")
+    assert text.endswith(
+        f"aws secretsmanager create-secret --name hf --secret-string file://hf-token.txt --region {REGION}"
+    )
     assert texts(Level.ERROR, planned, secrets={"hf": True}) == []
 
 

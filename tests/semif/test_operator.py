@@ -14,7 +14,11 @@ import pytest
 from typer.testing import CliRunner
 
 from localaws.session import LocalAws
+from semif.assembly import ModelPlan
+from semif.aws import open_aws
 from semif.cli import app
+from semif.doctor_facts import Source
+from semif.model_source_api import look_at_source
 from tests.semif.assemblies import artifacts_template, decisions_template, write_assembly
 from tests.semif.plans import HUB
 
@@ -149,10 +153,31 @@ def test_a_look_up_that_is_denied_is_a_finding(aws: LocalAws, semif: Semif, hub:
     assert warnings[0].startswith(
         "could not check quotas of instances: needs servicequotas:ListServiceQuotas ("
     )
-    assert warnings[0].endswith("allow servicequotas:ListServiceQuotas to these credentials.")
+    assert warnings[0].endswith("Allow servicequotas:ListServiceQuotas to these credentials.")
     assert warnings[1].startswith(
         "could not check instances in use: needs sagemaker:ListEndpoints and Describe"
     )
+
+
+def test_a_models_bucket(aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", aws.url)
+    for name, region in (("near-models", REGION), ("far-models", "us-west-2")):
+        s3 = aws.client("s3", region=region)
+        s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": region})
+        s3.put_object(Bucket=name, Key="models/a/m.gguf", Body=b"x")
+    session = open_aws(region=REGION, profile=None)
+
+    def state(address: str) -> str:
+        found = look_at_source(session, ModelPlan(address, None), REGION)
+        assert isinstance(found, Source), found
+        return found.state
+
+    assert state("s3://near-models/models/a/") == "reachable"
+    assert state("s3://near-models/models/b/") == "missing"
+    assert state("s3://no-models/models/a/") == "missing"
+    assert state("s3://far-models/models/a/") == "elsewhere"
+    # A build may fetch from any region.
+    assert state("s3://far-models/models/a/m.gguf") == "reachable"
 
 
 def test_nobody_to_ask_is_told_before_anything_else(semif: Semif) -> None:
