@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from semif.aws import aws_errors
 from semif.deploy import CONCURRENCY, run_followed
 from semif.doctor import Prepared
 from semif.errors import ExitCode
@@ -51,11 +52,14 @@ def _destroy_stacks(prepared: Prepared, before: Inventory, say: Say) -> int:
     """Run `cdk destroy` for the stacks of the assembly; those that it no longer has go by CloudFormation."""
     plan = prepared.plan
     strays = [stack for stack in before.stacks if stack.name not in plan.stacks]
+    cloudformation = prepared.aws.cloudformation()
     for stack in strays:
         say(f"{stack.name} is no longer in cdk.json; deleting it")
-        prepared.aws.cloudformation().delete_stack(StackName=stack.id)
+        with aws_errors(f"stack {stack.name}"):
+            cloudformation.delete_stack(StackName=stack.id)
     for stack in strays:
-        prepared.aws.cloudformation().get_waiter("stack_delete_complete").wait(StackName=stack.id)
+        with aws_errors(f"stack {stack.name}"):
+            cloudformation.get_waiter("stack_delete_complete").wait(StackName=stack.id)
         say(f"{stack.name} DELETE_COMPLETE")
     if len(strays) == len(before.stacks):
         return ExitCode.OK

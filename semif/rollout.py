@@ -37,6 +37,8 @@ def follow_rollout(
 ) -> int:
     """Say what happens until the child ends; returns its exit code. KeyboardInterrupt leaves it running."""
     watcher = _Watcher(rollout.name, progress, read, say)
+    # At once: a stack that is soon deleted is known by its id only to who has seen it.
+    watcher.look(over=False)
     while True:
         try:
             code = rollout.process.wait(interval_s)

@@ -24,6 +24,10 @@ from tests.semif.plans import HUB
 
 REGION: Final = "eu-central-1"
 ROOT: Final = Path(__file__).parents[2]
+MODEL: Final[dict[str, Any]] = {
+    "ExecutionRoleArn": "arn:aws:iam::123456789012:role/execution",
+    "PrimaryContainer": {"Image": f"123456789012.dkr.ecr.{REGION}.amazonaws.com/none:1"},
+}
 
 Semif = Callable[..., tuple[int, str]]
 
@@ -255,8 +259,6 @@ def test_from_the_first_deployment_to_the_purge(
     assert f"removed bucket {bucket}" in out
     assert bucket not in {b["Name"] for b in aws.client("s3").list_buckets()["Buckets"]}
     assert aws.client("ecr").describe_repositories()["repositories"] == []
-    code, out = semif("destroy", "life", "--yes", "--assembly", str(assembly))
-    assert (code, out.splitlines()[-1]) == (0, "life in eu-central-1: nothing to destroy")
 
 
 def test_what_is_protected_stays(aws: LocalAws, semif: Semif, tmp_path: Path) -> None:
@@ -274,53 +276,39 @@ def test_what_is_protected_stays(aws: LocalAws, semif: Semif, tmp_path: Path) ->
     assert _stacks(aws, "semif-prod-") == ["semif-prod-decisions"]
 
 
-def test_a_stack_that_cdk_json_no_longer_has_goes_too_and_a_namesake_does_not(
+def test_strays_go_too_a_namesake_does_not_and_what_is_left_is_named(
     aws: LocalAws, semif: Semif, tmp_path: Path
 ) -> None:
     templates = {"artifacts": artifacts_template("old"), "decisions": decisions_template("old")}
     assembly = write_assembly(tmp_path, "old", REGION, templates)
-    _create(aws, "semif-old-spare", decisions_template("old", key="spare"))
+    # A stack that cdk.json no longer has, one of another environment, and endpoints without a stack.
+    stray = decisions_template("old", key="spare")
+    stray["Resources"]["Model"] = {"Type": "AWS::SageMaker::Model", "Properties": MODEL}
+    _create(aws, "semif-old-spare", stray)
     _create(aws, "semif-old-2-decisions", decisions_template("old-2"))
     sagemaker: Any = aws.client("sagemaker")
     _endpoint(sagemaker, "semif-old-mine", stack="")
     _endpoint(sagemaker, "semif-old-decisions", stack="semif-old-decisions")
-    code, out = semif("destroy", "old", "--yes", "--assembly", str(assembly))
-    assert code == 0, out
-    assert "semif-old-spare is no longer in cdk.json; deleting it" in out
-    assert "removed endpoint semif-old-decisions, which no stack has any more" in out
-    assert "removed endpoint configuration semif-old-decisions-0a1b2c3d4e-0" in out
-    assert _stacks(aws, "semif-old-") == ["semif-old-2-decisions"]
-    endpoints = [e["EndpointName"] for e in sagemaker.list_endpoints()["Endpoints"]]
-    assert endpoints == ["semif-old-mine"]
-
-
-def test_what_is_left_fails_with_its_name(aws: LocalAws, semif: Semif, tmp_path: Path) -> None:
-    template = decisions_template("net")
-    container = {"Image": f"123456789012.dkr.ecr.{REGION}.amazonaws.com/none:1"}
-    template["Resources"]["Model"] = {
-        "Type": "AWS::SageMaker::Model",
-        "Properties": {
-            "ExecutionRoleArn": "arn:aws:iam::123456789012:role/execution",
-            "PrimaryContainer": container,
-        },
-    }
-    assembly = write_assembly(tmp_path, "net", REGION, {"decisions": template})
-    _create(aws, "semif-net-decisions", template)
     ec2: Any = aws.client("ec2")
     subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
-    made = ec2.create_network_interface(
-        SubnetId=subnet, Description="AWS Lambda VPC ENI-semif-net-decisions-x"
-    )
+    made = ec2.create_network_interface(SubnetId=subnet, Description="AWS Lambda VPC ENI-semif-old-spare-x")
     interface = made["NetworkInterface"]["NetworkInterfaceId"]
-    code, out = semif("destroy", "net", "--yes", "--assembly", str(assembly))
+
+    code, out = semif("destroy", "old", "--yes", "--assembly", str(assembly))
+
     assert code == 1
     assert "could not check" not in out
     # CloudFormation names a model by its ARN.
     (name,) = [line.split()[1] for line in out.splitlines() if line.startswith("    model ")]
     assert not name.startswith("arn:")
+    assert "semif-old-spare is no longer in cdk.json; deleting it" in out
+    assert "removed endpoint semif-old-decisions, which no stack has any more" in out
+    assert "removed endpoint configuration semif-old-decisions-0a1b2c3d4e-0" in out
+    assert _stacks(aws, "semif-old-") == ["semif-old-2-decisions"]
+    assert [e["EndpointName"] for e in sagemaker.list_endpoints()["Endpoints"]] == ["semif-old-mine"]
     assert f"left: network interface {interface} (" in out
     assert f"  remove it: aws ec2 delete-network-interface --network-interface-id {interface}" in out
-    assert out.splitlines()[-1] == "net in eu-central-1 is not gone"
+    assert out.splitlines()[-1] == "old in eu-central-1 is not gone"
 
 
 def _create(aws: LocalAws, name: str, template: Mapping[str, Any], **more: Any) -> None:
@@ -353,11 +341,7 @@ def _endpoint(sagemaker: Any, name: str, *, stack: str) -> None:
         else []
     )
     configuration = f"{name}-0a1b2c3d4e-0"
-    sagemaker.create_model(
-        ModelName=f"{name}-model",
-        ExecutionRoleArn="arn:aws:iam::123456789012:role/execution",
-        PrimaryContainer={"Image": f"123456789012.dkr.ecr.{REGION}.amazonaws.com/none:1"},
-    )
+    sagemaker.create_model(ModelName=f"{name}-model", **MODEL)
     variant: dict[str, Any] = {"VariantName": "AllTraffic", "ModelName": f"{name}-model"}
     variant |= {"InstanceType": "ml.m5.large", "InitialInstanceCount": 1}
     sagemaker.create_endpoint_config(
