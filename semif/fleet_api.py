@@ -2,21 +2,14 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from semif.aws import ClientError, describe
 
-MAX_ENDPOINTS: Final = 500
-
 
 def fleet_in_use(sagemaker: Any) -> dict[str, int]:
-    """Instances of all endpoints of the account and region. Raises what boto3 raises.
-
-    Of an account with more than `MAX_ENDPOINTS` endpoints only the newest so many are counted.
-    """
-    pages = sagemaker.get_paginator("list_endpoints").paginate(
-        SortBy="CreationTime", SortOrder="Descending", PaginationConfig={"MaxItems": MAX_ENDPOINTS}
-    )
+    """Instances of all endpoints of the account and region. Raises what boto3 raises."""
+    pages = sagemaker.get_paginator("list_endpoints").paginate()
     used: Counter[str] = Counter()
     for summary in (endpoint for page in pages for endpoint in page["Endpoints"]):
         try:
