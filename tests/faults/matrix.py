@@ -154,12 +154,12 @@ class Lab:
 
     def disturb(self, row: Row, name: str) -> None:
         """Put the row's faults and quotas in force, and do by hand what it says."""
+        exists = self.endpoint(name) is not None
         self._control.write_text(json.dumps(row.control))
         self.aws.put_quotas(row.quotas)
         self.aws.put_faults(row.faults)
-        if self.endpoint(name) is not None:
-            for call in by_hand(row, name):
-                self.carry_out(call)
+        for call in by_hand(row, name) if exists else ():
+            self.carry_out(call)
 
     def calm(self) -> None:
         """Take every fault away."""

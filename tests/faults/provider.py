@@ -148,11 +148,7 @@ def carry_out(event: Event) -> tuple[dict[str, Any], str]:
         if answer["IsComplete"]:
             return {**named.get("Data", {}), **answer.get("Data", {})}, named["PhysicalResourceId"]
         give_up_s = _control.get("give_up_s")
-        if (
-            give_up_s is not None
-            and event["RequestType"] != "Delete"
-            and time.monotonic() - began > give_up_s
-        ):
+        if give_up_s is not None and time.monotonic() - began > give_up_s and once("gave-up"):
             raise TimeoutError("Operation timed out")
         time.sleep(POLL_S)
 
