@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ConnectionClosedError, EndpointConnectionError
 from moto.awslambda.models import lambda_backends
 
 from localaws.clients import Clients
@@ -176,7 +176,9 @@ class LambdaRuntime:
         log.info(
             "%s %s in %.2f s", function.name, "failed" if outcome.failed else "returned", outcome.seconds
         )
-        self._write_log(function, request_id, outcome)
+        # A function may outlast the server, which then takes no more of its log.
+        with contextlib.suppress(EndpointConnectionError, ConnectionClosedError):
+            self._write_log(function, request_id, outcome)
         return outcome
 
     # -- environments ----------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def test_the_first_calls_or_every_so_manyth_are_struck(faulty: LocalAws) -> None
     faulty.put_faults({"api:DescribeEndpoint": {"mode": "throttle", "first": 2}})
     seen = [refused(faulty) for _ in range(3)]
     assert seen == ["ThrottlingException", "ThrottlingException", "ValidationException"]
-    table = {
+    table: dict[str, dict[str, Any]] = {
         "api:DescribeEndpoint": {"mode": "error", "every": 2, "code": "InternalFailure", "status": 500},
         "ml.g5.xlarge": {"mode": "health"},
     }
