@@ -88,7 +88,19 @@ class Narrator:
 def watched(aws: LocalAws, say: Narrator) -> Iterator[None]:
     """Run `semif watch` beside a deployment, as an operator would in another terminal."""
     watch = subprocess.Popen(
-        [sys.executable, "-m", "semif", "watch", ENVIRONMENT, "--interval", "0.5", "--region", aws.region],
+        [
+            sys.executable,
+            "-m",
+            "semif",
+            "watch",
+            ENVIRONMENT,
+            "--interval",
+            "0.5",
+            "--settle",
+            "2",
+            "--region",
+            aws.region,
+        ],
         env=aws.environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -103,7 +115,7 @@ def watched(aws: LocalAws, say: Narrator) -> Iterator[None]:
     relayed.start()
     try:
         yield
-        watch.wait(timeout=15)
+        watch.wait(timeout=60)
     finally:
         if watch.poll() is None:
             watch.terminate()
