@@ -24,7 +24,12 @@ class World:
 
     def follow(self, *, timeout_s: float | None = None) -> ExitCode:
         ports = Ports(self._read, lambda: self.renewable, self.said.append, self._sleep, lambda: self.now_s)
-        return follow(Progress("dev", "eu-central-1", tz=UTC, expected=["semif-dev-decisions"]), ports, interval_s=2, timeout_s=timeout_s)
+        return follow(
+            Progress("dev", "eu-central-1", tz=UTC, expected=["semif-dev-decisions"]),
+            ports,
+            interval_s=2,
+            timeout_s=timeout_s,
+        )
 
     def _read(self) -> Snapshot:
         self.looks.append(self.now_s)
