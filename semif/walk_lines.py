@@ -1,7 +1,7 @@
 """The walk of one stack as lines: each attempt that ends, what comes next, the time left. Pure.
 
-The time left counts from CloudFormation's *_IN_PROGRESS event of the custom resource: the Provider framework
-gives up `WALK_BUDGET_S` later.
+The time left counts from CloudFormation's *_IN_PROGRESS event of the custom resource: the walk fails by
+itself `WALK_BUDGET_S` later, before the Provider framework gives up.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from semif.attempts import Attempt, latest_walk
 from semif.deployment import Endpoint, Run, Stack, pool_runs
 from semif.terminal import duration, printable, time_left
 
-WALK_BUDGET_S = 55 * 60
+WALK_BUDGET_S = 50 * 60
 # The tags hold whole seconds, so an attempt may seem to begin just before the event that caused it.
 CLOCK_SLACK = timedelta(seconds=2)
 

@@ -60,7 +60,7 @@ def test_artifacts_then_builds_then_decisions_with_two_builds() -> None:
         12:01:30 semif-dev-archive SUCCEEDED after 1 m 6 s
         12:02:05 semif-dev-image-cpu BUILD for 45 s, 48 min left
         12:02:10 semif-dev-image-cpu SUCCEEDED after 1 m 46 s
-        12:02:52 semif-dev-decisions has tried no type yet, endpoint Creating, 54 min left
+        12:02:52 semif-dev-decisions has tried no type yet, endpoint Creating, 49 min left
         12:03:01 semif-dev-decisions CREATE_COMPLETE after 2 m 41 s
         semif-dev-artifacts CREATE_COMPLETE
         semif-dev-builds CREATE_COMPLETE

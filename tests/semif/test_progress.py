@@ -82,13 +82,13 @@ def test_third_type_succeeds() -> None:
         12:00:30 dev has no endpoint's stack yet in eu-central-1; waiting for one, 4 min left
         12:00:38 semif-dev-decisions CREATE_IN_PROGRESS
         12:01:10 semif-dev-decisions CREATE_IN_PROGRESS for 32 s, 0 resources done, now Role
-        12:01:20 ml.g6e.xlarge, 1 of 4, 54 min left
-        12:01:52 ml.g6e.xlarge for 32 s, 1 of 4, endpoint Creating, 54 min left
-        12:02:22 ml.g6e.xlarge for 1 m 2 s, 1 of 4, endpoint Creating, 53 min left
-        12:10:30 ml.g6e.xlarge for 9 m 10 s, 1 of 4, endpoint Creating, 45 min left
-        12:10:32 ml.g6e.xlarge no capacity after 9 m 12 s → ml.g6.2xlarge, 2 of 4, 45 min left
-        12:11:04 ml.g6.2xlarge, 2 of 4, next, endpoint Deleting, 45 min left
-        12:11:11 ml.g6.2xlarge no quota → ml.c6i.2xlarge, 3 of 4, 45 min left
+        12:01:20 ml.g6e.xlarge, 1 of 4, 49 min left
+        12:01:52 ml.g6e.xlarge for 32 s, 1 of 4, endpoint Creating, 49 min left
+        12:02:22 ml.g6e.xlarge for 1 m 2 s, 1 of 4, endpoint Creating, 48 min left
+        12:10:30 ml.g6e.xlarge for 9 m 10 s, 1 of 4, endpoint Creating, 40 min left
+        12:10:32 ml.g6e.xlarge no capacity after 9 m 12 s → ml.g6.2xlarge, 2 of 4, 40 min left
+        12:11:04 ml.g6.2xlarge, 2 of 4, next, endpoint Deleting, 40 min left
+        12:11:11 ml.g6.2xlarge no quota → ml.c6i.2xlarge, 3 of 4, 40 min left
         12:15:27 ml.c6i.2xlarge in service after 4 m 2 s
         12:15:37 semif-dev-decisions CREATE_COMPLETE after 14 m 59 s
         semif-dev-decisions CREATE_COMPLETE
@@ -125,12 +125,12 @@ def test_all_types_exhausted_rolls_back() -> None:
     assert watcher.said == golden(
         f"""
         12:00:00 semif-dev-decisions CREATE_IN_PROGRESS
-        12:00:03 ml.g6e.xlarge, 1 of 2, 54 min left
-        12:00:10 ml.g6e.xlarge no capacity after 7 s → ml.g6.2xlarge, 2 of 2, 54 min left
+        12:00:03 ml.g6e.xlarge, 1 of 2, 49 min left
+        12:00:10 ml.g6e.xlarge no capacity after 7 s → ml.g6.2xlarge, 2 of 2, 49 min left
         12:00:20 ml.g6.2xlarge no capacity after 8 s, 2 of 2, no type is left
         12:00:22 semif-dev-decisions Endpoint CREATE_FAILED: {cause}
         12:00:24 semif-dev-decisions ROLLBACK_IN_PROGRESS: Failed to create: [Endpoint]
-        12:00:56 semif-dev-decisions deletes its endpoint, no endpoint, 54 min left
+        12:00:56 semif-dev-decisions deletes its endpoint, no endpoint, 49 min left
         12:01:00 semif-dev-decisions ROLLBACK_COMPLETE after 1 m 0 s
         semif-dev-decisions failed: ROLLBACK_COMPLETE
         cause: Endpoint Custom::InstancePoolEndpoint CREATE_FAILED: {cause}
@@ -163,11 +163,11 @@ def test_failed_update_goes_back() -> None:
     assert watcher.said == golden(
         """
         12:00:00 semif-dev-decisions UPDATE_IN_PROGRESS
-        12:00:03 ml.g6e.xlarge, 1 of 1, 54 min left
+        12:00:03 ml.g6e.xlarge, 1 of 1, 49 min left
         12:00:40 ml.g6e.xlarge failed after 37 s: The primary container did not pass the ping health check
         12:00:42 semif-dev-decisions Endpoint UPDATE_FAILED: the container did not answer
         12:00:43 semif-dev-decisions UPDATE_ROLLBACK_IN_PROGRESS: Failed to update: [Endpoint]
-        12:01:15 semif-dev-decisions goes back to the endpoint before, endpoint InService, 54 min left
+        12:01:15 semif-dev-decisions goes back to the endpoint before, endpoint InService, 49 min left
         12:01:17 semif-dev-decisions UPDATE_ROLLBACK_COMPLETE_CLEANUP_IN_PROGRESS
         12:01:19 semif-dev-decisions UPDATE_ROLLBACK_COMPLETE after 1 m 19 s
         semif-dev-decisions failed: UPDATE_ROLLBACK_COMPLETE
@@ -233,7 +233,7 @@ def test_attempt_is_told_after_the_event_that_caused_it() -> None:
     watcher.look(2)
     assert watcher.said == [
         "12:00:00 semif-dev-decisions UPDATE_IN_PROGRESS",
-        "12:00:00 ml.g6e.xlarge, 1 of 1, 55 min left",
+        "12:00:00 ml.g6e.xlarge, 1 of 1, 50 min left",
     ]
 
 
@@ -364,12 +364,12 @@ def test_watch_that_begins_late_tells_the_walk_with_its_own_times() -> None:
     assert watcher.said == golden(
         """
         12:00:00 semif-dev-decisions CREATE_IN_PROGRESS
-        12:00:03 ml.g6e.xlarge, 1 of 4, 54 min left
-        12:09:15 ml.g6e.xlarge no capacity after 9 m 12 s → ml.g6.2xlarge, 2 of 4, 45 min left
+        12:00:03 ml.g6e.xlarge, 1 of 4, 49 min left
+        12:09:15 ml.g6e.xlarge no capacity after 9 m 12 s → ml.g6.2xlarge, 2 of 4, 40 min left
         """
     )
     watcher.look(1530)
-    assert watcher.said[-1] == "12:25:30 ml.g6.2xlarge for 16 m 10 s, 2 of 4, no endpoint, 29 min left"
+    assert watcher.said[-1] == "12:25:30 ml.g6.2xlarge for 16 m 10 s, 2 of 4, no endpoint, 24 min left"
 
 
 def test_old_walk_is_not_told_again() -> None:

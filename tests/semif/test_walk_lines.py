@@ -48,12 +48,12 @@ def test_dropped_and_skipped_types_and_a_last_resort() -> None:
         """
         12:00:00 semif-dev-decisions CREATE_IN_PROGRESS
         12:00:10 ml.p5.48xlarge skipped: not offered in this region
-        12:00:10 ml.g6e.xlarge or ml.g6.xlarge, 1 of 3, 54 min left
-        12:00:11 ml.g6e.xlarge or ml.g6.xlarge no quota for ml.g6e.xlarge → ml.g6.xlarge, 1 of 3, 54 min left
-        12:00:44 ml.g6.xlarge for 30 s, 1 of 3, endpoint Creating, 54 min left
-        12:20:14 ml.g6.xlarge no capacity after 20 m 0 s → ml.g5.2xlarge, 2 of 3, 34 min left
+        12:00:10 ml.g6e.xlarge or ml.g6.xlarge, 1 of 3, 49 min left
+        12:00:11 ml.g6e.xlarge or ml.g6.xlarge no quota for ml.g6e.xlarge → ml.g6.xlarge, 1 of 3, 49 min left
+        12:00:44 ml.g6.xlarge for 30 s, 1 of 3, endpoint Creating, 49 min left
+        12:20:14 ml.g6.xlarge no capacity after 20 m 0 s → ml.g5.2xlarge, 2 of 3, 29 min left
         12:20:30 ml.g5.2xlarge skipped: quota is 0
-        12:20:30 ml.c6i.2xlarge, 3 of 3, the last resort, 34 min left
+        12:20:30 ml.c6i.2xlarge, 3 of 3, the last resort, 29 min left
         12:23:50 ml.c6i.2xlarge in service after 3 m 20 s, DEGRADED: it is the last resort
         12:23:54 semif-dev-decisions CREATE_COMPLETE after 23 m 54 s
         semif-dev-decisions CREATE_COMPLETE
@@ -94,10 +94,10 @@ def test_walks_side_by_side_say_whose_they_are() -> None:
         """
         12:00:00 semif-dev-decisions CREATE_IN_PROGRESS
         12:00:00 semif-dev-standard CREATE_IN_PROGRESS
-        12:00:10 semif-dev-decisions: ml.g6e.xlarge or ml.g6.xlarge, 1 of 3, 54 min left
-        12:00:12 semif-dev-standard: ml.c6i.2xlarge, 1 of 1, 54 min left
-        12:00:43 semif-dev-decisions: ml.g6e.xlarge or ml.g6.xlarge for 33 s, 1 of 3, no endpoint, 54 min left
-        12:00:43 semif-dev-standard: ml.c6i.2xlarge for 31 s, 1 of 1, no endpoint, 54 min left
+        12:00:10 semif-dev-decisions: ml.g6e.xlarge or ml.g6.xlarge, 1 of 3, 49 min left
+        12:00:12 semif-dev-standard: ml.c6i.2xlarge, 1 of 1, 49 min left
+        12:00:43 semif-dev-decisions: ml.g6e.xlarge or ml.g6.xlarge for 33 s, 1 of 3, no endpoint, 49 min left
+        12:00:43 semif-dev-standard: ml.c6i.2xlarge for 31 s, 1 of 1, no endpoint, 49 min left
         12:00:50 semif-dev-decisions: ml.g6e.xlarge or ml.g6.xlarge in service after 40 s
         12:00:50 semif-dev-standard: ml.c6i.2xlarge in service after 38 s
         12:00:52 semif-dev-decisions CREATE_COMPLETE after 52 s
