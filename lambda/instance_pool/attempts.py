@@ -152,6 +152,14 @@ def attempt_text(attempt: Attempt, serving: Sequence[str] = ()) -> str:
     return f"{text} after {_duration_text(seconds)}"
 
 
+def passed_over(attempt: Attempt, serving: Sequence[str]) -> tuple[str, ...]:
+    """Types of a round that serves that come before one that serves and that SageMaker did not take."""
+    if attempt.outcome is not Outcome.IN_SERVICE or not set(serving) & set(attempt.types):
+        return ()
+    last = max(index for index, name in enumerate(attempt.types) if name in serving)
+    return tuple(name for name in attempt.types[:last] if name not in serving)
+
+
 def joined(entries: Sequence[str], limit_bytes: int = ATTEMPTS_LIMIT_BYTES) -> str:
     """All entries in order, at most `limit_bytes`; of too many, those in the middle are only counted."""
     for left_out in range(len(entries)):

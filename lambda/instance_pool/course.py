@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from instance_pool.attempts import Outcome, attempt_text, joined, tag_value
+from instance_pool.attempts import Outcome, attempt_text, joined, passed_over, tag_value
 from instance_pool.failures import ADVICE, Cause, classify_failure_reason
 from instance_pool.observation import Configuration, Observation
 from instance_pool.pool import Pool, Round
@@ -196,6 +196,8 @@ def told(
     entries = [f"{name}: left out, {why}" for name, why in pool.left_out]
     for item in tried:
         entries += [_skipped_entry(text) for text in item.attempt.skipped]
+        if passed := passed_over(item.attempt, serving):
+            entries.append(f"{', '.join(passed)}: passed over by SageMaker")
         reason = f" ({item.attempt.reason[:_TOLD_REASON_LENGTH]})" if item.attempt.reason else ""
         entries.append(attempt_text(item.attempt, serving) + (reason if with_reasons else ""))
     entries += [_skipped_entry(text) for text in skip_texts(skipped)]

@@ -22,6 +22,8 @@ from tools.setup import MODEL_FILE, MODEL_SHA256, ROOT
 NAME = "built"
 PROJECT_PARTS = ("app.py", "cdk.json", "stacks", "container", "lambda", "semif")
 SETTINGS = {
+    # The first deployment fails, and CloudFormation makes a stack anew by deleting it.
+    "protect": False,
     "endpoints": {
         "decisions": {"pool": ["ml.c6i.2xlarge"]},
         # No layers on the GPU: the stand-in has no CUDA backend, and the server would refuse to start.

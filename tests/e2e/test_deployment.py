@@ -120,9 +120,9 @@ def test_the_walk_passes_two_types_and_the_endpoint_decides(
 def test_parameters_hold_what_the_outputs_say(aws: LocalAws, environment: LocalEnvironment) -> None:
     outputs = environment.outputs("decisions")
 
-    parameters = aws.client("ssm").get_parameters_by_path(Path="/semif/dev/decisions", Recursive=True)
+    pages = aws.client("ssm").get_paginator("get_parameters_by_path").paginate(Path="/semif/dev/decisions")
 
-    values = {item["Name"].rsplit("/", 1)[1]: item["Value"] for item in parameters["Parameters"]}
+    values = {item["Name"].rsplit("/", 1)[1]: item["Value"] for page in pages for item in page["Parameters"]}
     pool = json.loads(values.pop("pool"))
     assert list(pool["Round1"].values()) == list(TYPES)
     assert values.pop("pool-function").startswith("semif-dev-decisions")

@@ -63,7 +63,9 @@ def test_the_type_that_serves_is_told_not_the_first_of_its_round(fake: ModuleTyp
     resource.sagemaker.faults = {"ml.g6e.xlarge": fake.Fault("capacity", 100)}
     data = resource.until_complete(**NATIVE)
     assert data["InstanceType"] == "ml.g6.2xlarge"
-    assert data["Attempts"].startswith("ml.g6.2xlarge: in service after 5 m")
+    assert data["Attempts"].startswith(
+        "ml.g6e.xlarge: passed over by SageMaker; ml.g6.2xlarge: in service after 5 m"
+    )
 
 
 def test_a_round_without_capacity_leads_to_the_next(fake: ModuleType, resource: Any) -> None:
