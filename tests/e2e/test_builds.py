@@ -28,7 +28,7 @@ SETTINGS = {
         "decisions": {"pool": ["ml.c6i.2xlarge"]},
         # No layers on the GPU: the stand-in has no CUDA backend, and the server would refuse to start.
         "second": {"pool": ["ml.g5.xlarge"], "gpu_layers": 0},
-    }
+    },
 }
 FLAVOURS = {"decisions": "cpu", "second": "cuda"}
 ENDPOINTS = tuple(FLAVOURS)
