@@ -266,7 +266,7 @@ def test_diff_shows_a_reorder_as_one(environment: LocalEnvironment) -> None:
         f"[-] {OTHER_CPU}",
         f"[+] {CPU}",
     ]
-    assert "replace" not in shown
+    assert "replace" not in resource
 
 
 def test_recreate_works_with_a_quota_of_one_and_a_silent_rollback_fails_the_other_update(
