@@ -186,7 +186,8 @@ def test_a_climb_is_refused_fails_and_succeeds(aws: LocalAws) -> None:
     aws.put_faults({FIRST: {"mode": "capacity"}})
     code, lines, errors = climb(aws, "up")
     assert (code, errors) == (0, "")
-    assert lines[-1].startswith(f"decisions: {SECOND} serves now (round 1 of 2); tried: {SECOND}: in service")
+    told = f"{FIRST}: passed over by SageMaker; {SECOND}: in service"
+    assert lines[-1].startswith(f"decisions: {SECOND} serves now (round 1 of 2); tried: {told}")
     assert scaled(aws) == (1, ["by-load"])
 
     aws.put_faults({})

@@ -325,7 +325,9 @@ class FakeSageMaker(client.FakeClient):  # type: ignore[misc, name-defined]
             broken = fault.mode not in {"ok", "quota", "foreign-quota", "unknown-type"} and fault.first > 0
             fault.first -= 1
             if not broken:
-                return Plan(seconds, "", name, f"{name}: in service", ok=True)
+                passed = ", ".join(types[: types.index(name)])
+                told = f"{passed}: passed over by SageMaker; " if passed else ""
+                return Plan(seconds, "", name, f"{told}{name}: in service", ok=True)
             reason = {"silent": "", "silent-stale": "", "service": SERVICE, "alarm": ALARM}
             stale = fault.mode == "silent-stale"
             return Plan(

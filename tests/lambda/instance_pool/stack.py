@@ -207,7 +207,8 @@ class Stack:
             code = message.partition(":")[0]
             told = " more;" in message or code in {"access_denied", "no_quota"}
             for words in self.truth(event):
-                assert told or words in message or words.endswith("in service"), (message, words)
+                served = words.endswith(("in service", "passed over by SageMaker"))
+                assert told or words in message or served, (message, words)
             self.old_fleet_serves(event)
         self.after_failure(event)
 
@@ -255,9 +256,10 @@ class Stack:
     def truth(self, event: dict[str, Any]) -> list[str]:
         """What really became of this operation's attempts, in their order."""
         return [
-            words
+            entry
             for name, words in self.sagemaker.truth.items()
             if self.request_of(name) == event["RequestId"]
+            for entry in words.split("; ")
         ]
 
     def reported(self, text: str) -> list[str]:
