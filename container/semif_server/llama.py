@@ -10,6 +10,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,8 +26,7 @@ from semif_server.errors import ModelError
 llama_cpp: Final = bindings.load_bindings()
 
 MICRO_BATCH_TOKENS: Final = 512
-N_SEQUENCES: Final = 3
-_CONTEXT_PAD_TOKENS: Final = 256
+CONTEXT_PAD_TOKENS: Final = 256
 _LOG_WARN, _LOG_ERROR = 3, 4  # enum ggml_log_level
 _NOTHING_ADDED: Final = False  # llama_tokenize: add_special
 _BUFFERS_TOO: Final = True  # llama_memory_clear: data
@@ -174,14 +174,15 @@ class LlamaModel:
             )
         return str(source.decode("utf-8", "replace"))
 
-    def new_context(self, *, max_tokens: int, threads: int) -> "LlamaContext":
-        """A context whose sequences hold max_tokens each. Raises ModelError when that can't be had."""
-        if max_tokens > self.n_ctx_train:
-            raise ModelError(
-                f"SEMIF_MAX_TOKENS={max_tokens}: the model was trained on {self.n_ctx_train} tokens;"
-                " set it to at most that."
-            )
-        return LlamaContext(self._handle, self.vocabulary.n_tokens, max_tokens=max_tokens, threads=threads)
+    def new_context(self, *, sequences: int, sequence_tokens: int, threads: int) -> "LlamaContext":
+        """A context of `sequences` sequences of sequence_tokens each. Raises ModelError if it can't be had."""
+        return LlamaContext(
+            self._handle,
+            self.vocabulary.n_tokens,
+            sequences=sequences,
+            sequence_tokens=sequence_tokens,
+            threads=threads,
+        )
 
     def close(self) -> None:
         """Free the model; its contexts must be closed before."""
@@ -193,18 +194,54 @@ class LlamaModel:
         return buffer.value.decode("utf-8", "replace") if size >= 0 else ""
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Tokens of one sequence, from a position on, in one decode."""
+
+    sequence: int
+    position: int
+    tokens: Sequence[int]
+    want_logits: bool
+
+
+class _Batch:
+    """A llama_batch over numpy arrays: llama_batch_init's would be filled token by token."""
+
+    def __init__(self, room: int) -> None:
+        self.tokens = np.zeros(room, np.int32)
+        self.positions = np.zeros(room, np.int32)
+        self.sequences = np.zeros(room, np.int32)
+        self.wanted = np.zeros(room, np.int8)
+        self._counts = np.ones(room, np.int32)
+        # Per token a pointer to its list of sequences, which has one entry.
+        self._lists = self.sequences.ctypes.data + np.arange(room, dtype=np.uintp) * self.sequences.itemsize
+        self.struct = llama_cpp.llama_batch()
+        for name, array in (
+            ("token", self.tokens),
+            ("pos", self.positions),
+            ("n_seq_id", self._counts),
+            ("seq_id", self._lists),
+            ("logits", self.wanted),
+        ):
+            kind = dict(llama_cpp.llama_batch._fields_)[name]
+            setattr(self.struct, name, ctypes.cast(array.ctypes.data, kind))
+
+
 class LlamaContext:
-    """One llama.cpp context with N_SEQUENCES sequences. Not thread-safe: one thread owns it.
+    """One llama.cpp context. Not thread-safe but for request_abort: one thread owns it.
 
     Each sequence has its own stream (kv_unified off), so what lies in one never changes the rounding
-    of another. n_ctx_seq: positions of one sequence. micro_batch: tokens of the longest single decode.
+    of another. n_ctx_seq: positions of one sequence. micro_batch: tokens of the largest single decode.
+    can_cut_tail: whether the memory can forget the end of a sequence; recurrent and hybrid ones can't.
     """
 
-    def __init__(self, model: Any, n_vocab: int, *, max_tokens: int, threads: int) -> None:
-        per_sequence = -(-max_tokens // _CONTEXT_PAD_TOKENS) * _CONTEXT_PAD_TOKENS
+    def __init__(
+        self, model: Any, n_vocab: int, *, sequences: int, sequence_tokens: int, threads: int
+    ) -> None:
+        per_sequence = -(-sequence_tokens // CONTEXT_PAD_TOKENS) * CONTEXT_PAD_TOKENS
         parameters = llama_cpp.llama_context_default_params()
-        parameters.n_ctx = per_sequence * N_SEQUENCES
-        parameters.n_seq_max = N_SEQUENCES
+        parameters.n_ctx = per_sequence * sequences
+        parameters.n_seq_max = sequences
         parameters.kv_unified = False
         parameters.n_batch = parameters.n_ubatch = MICRO_BATCH_TOKENS
         parameters.n_threads = parameters.n_threads_batch = threads
@@ -213,49 +250,63 @@ class LlamaContext:
         if not self._handle:
             said = _recent_errors[-1] if _recent_errors else "no reason given"
             raise ModelError(
-                f"llama.cpp can't make a context of {per_sequence} tokens × {N_SEQUENCES} sequences: {said}."
-                " Lower SEMIF_MAX_TOKENS or use a machine with more memory."
+                f"llama.cpp can't make a context of {per_sequence} tokens × {sequences} sequences: {said}."
+                " Lower SEMIF_MAX_TOKENS or SEMIF_CACHE_BYTES, or use a machine with more memory."
             )
+        self.sequences = sequences
         self.n_ctx: int = llama_cpp.llama_n_ctx(self._handle)
         self.n_ctx_seq: int = llama_cpp.llama_n_ctx_seq(self._handle)
-        if self.n_ctx_seq < max_tokens:
+        if self.n_ctx_seq < sequence_tokens:
             raise ModelError(
                 f"llama.cpp gives a sequence {self.n_ctx_seq} tokens, fewer than"
-                f" SEMIF_MAX_TOKENS={max_tokens}: lower that."
+                f" SEMIF_MAX_TOKENS={sequence_tokens}: lower that."
             )
         self.micro_batch: int = min(
             llama_cpp.llama_n_batch(self._handle), llama_cpp.llama_n_ubatch(self._handle)
         )
         self._n_vocab = n_vocab
         self._memory = llama_cpp.llama_get_memory(self._handle)
-        self._batch = llama_cpp.llama_batch_init(self.micro_batch, 0, 1)
+        self._batch = _Batch(self.micro_batch)
+        self._abort_text = ctypes.create_string_buffer(2)
+        # llama.cpp asks several times per decode whether to stop. strlen of a text that is empty until then
+        # answers without Python: a Python callback would wait for the interpreter's lock each time.
+        self._abort_callback = ctypes.cast(ctypes.CDLL(None).strlen, llama_cpp.ggml_abort_callback)
+        llama_cpp.llama_set_abort_callback(
+            self._handle, self._abort_callback, ctypes.cast(self._abort_text, ctypes.c_void_p)
+        )
+        self.can_cut_tail = self._try_to_cut()
 
-    def decode(
-        self, sequence: int, position: int, tokens: Sequence[int], *, want_logits: bool
-    ) -> NDArray[np.float32] | None:
-        """Evaluate 1 to micro_batch tokens in one llama_decode, from a position of a sequence on.
+    def decode(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32] | None]:
+        """Evaluate pieces of distinct sequences, at most micro_batch tokens in all, in one llama_decode.
 
-        Gives the last token's logits, shape (n_vocab,), if wanted. Raises DecodeError; the sequence's
-        content is undefined then.
+        Gives for each piece its last token's logits, shape (n_vocab,), or None where not wanted. llama.cpp
+        evaluates pieces of equal length in neighbouring sequences together if they are in ascending order.
+        Raises DecodeError; the sequences' content is undefined then.
         """
-        count = len(tokens)
-        if not 0 < count <= self.micro_batch:
-            raise ValueError(f"a chunk of {count} tokens; 1 to {self.micro_batch} are possible")
         batch = self._batch
-        batch.n_tokens = count
-        for index, token in enumerate(tokens):
-            batch.token[index] = token
-            batch.pos[index] = position + index
-            batch.n_seq_id[index] = 1
-            batch.seq_id[index][0] = sequence
-            batch.logits[index] = 0
-        batch.logits[count - 1] = int(want_logits)
-        status = llama_cpp.llama_decode(self._handle, batch)
+        batch.wanted[:] = 0
+        start = 0
+        ends = []
+        for piece in pieces:
+            stop = start + len(piece.tokens)
+            if not start < stop <= self.micro_batch:
+                raise ValueError(f"a decode of {stop} tokens or an empty piece; up to {self.micro_batch} are possible")
+            batch.tokens[start:stop] = piece.tokens
+            batch.positions[start:stop] = np.arange(piece.position, piece.position + stop - start)
+            batch.sequences[start:stop] = piece.sequence
+            batch.wanted[stop - 1] = piece.want_logits
+            ends.append(stop - 1)
+            start = stop
+        batch.struct.n_tokens = start
+        status = llama_cpp.llama_decode(self._handle, batch.struct)
         if status != 0:
             raise DecodeError(status)
-        if not want_logits:
-            return None
-        row = llama_cpp.llama_get_logits_ith(self._handle, count - 1)
+        return [
+            self._logits(end) if piece.want_logits else None for piece, end in zip(pieces, ends, strict=True)
+        ]
+
+    def _logits(self, index: int) -> NDArray[np.float32]:
+        row = llama_cpp.llama_get_logits_ith(self._handle, index)
         return np.ctypeslib.as_array(row, shape=(self._n_vocab,)).copy()
 
     def copy(self, source: int, target: int) -> None:
@@ -263,15 +314,35 @@ class LlamaContext:
         self.clear(target)
         llama_cpp.llama_memory_seq_cp(self._memory, source, target, -1, -1)
 
+    def cut(self, sequence: int, position: int) -> None:
+        """Forget a sequence's tokens from a position on; other than 0 only where can_cut_tail."""
+        if not llama_cpp.llama_memory_seq_rm(self._memory, sequence, position or -1, -1):
+            raise ValueError(f"this memory can't be cut at {position}")
+
     def clear(self, sequence: int) -> None:
         """Empty one sequence."""
-        llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1)
+        self.cut(sequence, 0)
 
     def clear_all(self) -> None:
         """Empty all sequences."""
         llama_cpp.llama_memory_clear(self._memory, _BUFFERS_TOO)
 
+    def request_abort(self) -> None:
+        """Let a running decode end early, with DecodeError; any thread may call it. CPU backends only."""
+        self._abort_text[0] = b"!"
+
+    def allow_decodes(self) -> None:
+        """Take request_abort back."""
+        self._abort_text[0] = b"\0"
+
     def close(self) -> None:
         """Free the context."""
-        llama_cpp.llama_batch_free(self._batch)
         llama_cpp.llama_free(self._handle)
+
+    def _try_to_cut(self) -> bool:
+        """Whether a tail can be cut off, found by doing it: no list of architectures stays right."""
+        self.decode([Piece(0, 0, (0, 0), want_logits=False)])
+        can_cut = bool(llama_cpp.llama_memory_seq_rm(self._memory, 0, 1, -1))
+        can_cut = can_cut and llama_cpp.llama_memory_seq_pos_max(self._memory, 0) == 0
+        self.clear_all()
+        return can_cut

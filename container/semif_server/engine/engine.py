@@ -1,11 +1,15 @@
-"""The one thread that owns the llama.cpp context."""
+"""The one thread that owns the llama.cpp context, and the door to it.
+
+Under one lock: the scheduler with its cache, and who waits for which answer. llama.cpp runs outside it, so
+requests come and go while it decodes.
+"""
 
 import logging
-import queue
+import math
 import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -13,14 +17,26 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from semif_server.engine.plan import plan_chunks
-from semif_server.engine.prepare import PreparedDecision, PreparedRequest
-from semif_server.engine.task import DecisionResult, RequestResult, SharedTiming
-from semif_server.errors import UnavailableError, busy, engine_stopped, shutting_down
-from semif_server.readout import read_options
+from semif_server.engine.plan import prompt_row
+from semif_server.engine.prefix_cache import Copy, Cut, PrefixCache
+from semif_server.engine.prepare import PreparedRequest
+from semif_server.engine.scheduler import Batching, RequestRun, Scheduler, Step
+from semif_server.engine.task import RequestOutcome
+from semif_server.errors import (
+    RequestError,
+    busy,
+    deadline_exceeded,
+    engine_stopped,
+    queue_full,
+    shutting_down,
+    too_many_requests,
+)
+from semif_server.llama import DecodeError, Piece
 
-QUEUE_LIMIT_REQUESTS: Final = 64
-_HEAD, _STATE, _WORK = 0, 1, 2  # sequence ids
+MAX_REQUESTS: Final = 1024  # that hold a permit; their bodies and prompts are in memory
+_ABORTED: Final = 2  # llama_decode's status
+_SPEED_MEMORY: Final = 0.9  # how much of the measured speed one decode leaves to those before it
+_MAX_RETRY_AFTER_S: Final = 60.0
 
 _log = logging.getLogger("semif_server.engine")
 
@@ -28,15 +44,18 @@ _log = logging.getLogger("semif_server.engine")
 class Context(Protocol):
     """What the engine needs of llama.LlamaContext."""
 
+    sequences: int
     micro_batch: int
+    can_cut_tail: bool
 
-    def decode(
-        self, sequence: int, position: int, tokens: tuple[int, ...], *, want_logits: bool
-    ) -> NDArray[np.float32] | None:
-        """Evaluate tokens of one sequence; the last one's logits if wanted."""
+    def decode(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32] | None]:
+        """Evaluate pieces of distinct sequences; the last one's logits of each that wants them."""
 
     def copy(self, source: int, target: int) -> None:
         """Make target a copy of source."""
+
+    def cut(self, sequence: int, position: int) -> None:
+        """Forget a sequence's tokens from a position on."""
 
     def clear(self, sequence: int) -> None:
         """Empty one sequence."""
@@ -44,28 +63,77 @@ class Context(Protocol):
     def clear_all(self) -> None:
         """Empty all sequences."""
 
+    def request_abort(self) -> None:
+        """Let a running decode end early."""
+
+    def allow_decodes(self) -> None:
+        """Take request_abort back."""
+
 
 @dataclass(frozen=True, slots=True)
-class _Job:
-    request: PreparedRequest
-    arrived_s: float
-    future: "Future[RequestResult]"
+class EngineSnapshot:
+    """The engine at one moment. Totals count from the start; tokens_per_s is a moving average."""
+
+    waiting_requests: int
+    queued_tokens: int
+    tokens_per_s: float
+    sequences: int
+    used_sequences: int
+    steps_total: int
+    decoded_tokens_total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A request in the engine's hands; its future ends with CancelledError when it is given up."""
+
+    future: "Future[RequestOutcome]"
+    run: RequestRun
+    engine: "Engine"
+
+    def cancel(self) -> None:
+        """Leave the queue; a decode for this request alone is ended early. Nothing if it was answered."""
+        self.engine.cancel(self)
 
 
 class Engine:
-    """Evaluates requests one after the other, in order of arrival.
+    """Evaluates requests. head: the tokens before every state, decoded once and kept.
 
-    head: the tokens before every state, decoded once and kept.
+    deadline_s: seconds from a request's arrival after which nobody waits for its answer.
+    max_queue_tokens: tokens still to decode beyond which nothing is taken in.
     """
 
-    def __init__(self, context: Context, head: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        head: tuple[int, ...],
+        *,
+        batching: Batching,
+        deadline_s: float,
+        max_queue_tokens: int,
+    ) -> None:
         self._context = context
-        self._head = head
-        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._head = prompt_row(head, (), (), context.micro_batch)
+        others = context.sequences - 1
+        self._cache = PrefixCache(
+            self._head,
+            sequences=context.sequences,
+            work=others if batching == "exact" else max(1, others // 2),
+            can_cut=context.can_cut_tail,
+        )
+        self._scheduler = Scheduler(self._cache, batching=batching, max_step_tokens=context.micro_batch)
+        self._deadline_s = deadline_s
+        self._max_queue_tokens = max_queue_tokens
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-        self._lock = threading.Lock()
-        self._in_flight = 0
-        self._ready = threading.Event()
+        self._changed = threading.Condition()
+        self._futures: dict[RequestRun, Future[RequestOutcome]] = {}
+        self._running: Step | None = None
+        self._permits = 0
+        self._speed_tokens = self._speed_s = 0.0
+        self._best_tokens_per_s = 0.0
+        self._steps = self._decoded_tokens = 0
+        self._head_decoded = threading.Event()
+        self._open = False
         self._closing = threading.Event()
         self._aborting = threading.Event()
         self._stopped = threading.Event()
@@ -73,14 +141,25 @@ class Engine:
     def start(self) -> None:
         """Start the thread and wait until the head is decoded."""
         self._thread.start()
-        while not self._ready.wait(0.05):
+        while not self._head_decoded.wait(0.005):
             if self._stopped.is_set():
                 return
 
+    def open(self) -> None:
+        """Begin to be ready: the warm-up is over, and with it the slow first decodes."""
+        with self._changed:
+            self._speed_tokens, self._speed_s = self._best_tokens_per_s, 1.0
+        self._open = True
+
     @property
     def is_ready(self) -> bool:
-        """Whether requests are served: started, not told to stop, thread alive."""
-        return self._ready.is_set() and not self._closing.is_set() and not self._stopped.is_set()
+        """Whether requests are served: open, not told to stop, thread alive."""
+        return self._open and not self._closing.is_set() and not self._stopped.is_set()
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it was told to stop."""
+        return self._closing.is_set()
 
     @property
     def has_stopped(self) -> bool:
@@ -95,172 +174,216 @@ class Engine:
     @property
     def is_idle(self) -> bool:
         """Whether no request holds a permit."""
-        return self._in_flight == 0
+        return self._permits == 0
+
+    def snapshot(self) -> EngineSnapshot:
+        """The figures of this moment."""
+        with self._changed:
+            return EngineSnapshot(
+                waiting_requests=len(self._scheduler),
+                queued_tokens=self._scheduler.queued_tokens(),
+                tokens_per_s=self._tokens_per_s(),
+                sequences=self._context.sequences,
+                used_sequences=self._cache.used_sequences,
+                steps_total=self._steps,
+                decoded_tokens_total=self._decoded_tokens,
+            )
 
     @contextmanager
     def permit(self) -> Iterator[None]:
         """Room for one request until its answer is written. Raises UnavailableError when there is none."""
-        with self._lock:
-            if self._closing.is_set():
-                raise shutting_down()
-            if self._stopped.is_set():
-                raise engine_stopped()
-            if self._in_flight >= QUEUE_LIMIT_REQUESTS:
-                raise busy(QUEUE_LIMIT_REQUESTS)
-            self._in_flight += 1
+        with self._changed:
+            self._refuse_if_stopping()
+            if self._permits >= MAX_REQUESTS:
+                raise too_many_requests(MAX_REQUESTS)
+            self._permits += 1
         try:
             yield
         finally:
-            with self._lock:
-                self._in_flight -= 1
+            with self._changed:
+                self._permits -= 1
 
-    def submit(self, request: PreparedRequest, arrived_s: float) -> "Future[RequestResult]":
-        """Queue a request; arrived_s is its time.perf_counter(). Needs a permit."""
-        future: Future[RequestResult] = Future()
-        self._queue.put(_Job(request, arrived_s, future))
-        if self._stopped.is_set():  # it may have ended between the permit and the queue
-            self._refuse_queued()
-        return future
+    def submit(self, request: PreparedRequest, arrived_s: float) -> Submission:
+        """Queue a request; arrived_s is its time.perf_counter().
+
+        Raises UnavailableError at once when the queue is full or the deadline could not be kept.
+        """
+        future: Future[RequestOutcome] = Future()
+        future.set_running_or_notify_cancel()  # so that only the engine ends it
+        with self._changed:
+            if self._stopped.is_set():
+                raise self._refusal()
+            if self._aborting.is_set():
+                raise shutting_down()
+            self._admit(request, arrived_s)
+            run = self._scheduler.add(request, arrived_s + self._deadline_s)
+            self._futures[run] = future
+            self._changed.notify()
+        return Submission(future, run, self)
+
+    def cancel(self, submission: Submission) -> None:
+        """See Submission.cancel."""
+        with self._changed:
+            future = self._futures.pop(submission.run, None)
+            if future is None:
+                return
+            self._scheduler.remove(submission.run)
+            if self._running is not None and not any(
+                one.owner in self._futures for one in self._running.assignments
+            ):
+                self._context.request_abort()
+        future.set_exception(CancelledError())
 
     def close(self) -> None:
         """Refuse new requests; what holds a permit goes on."""
         self._closing.set()
 
     def abort(self) -> None:
-        """Answer everything with shutting_down; a running decode ends at its next chunk."""
-        self._closing.set()
-        self._aborting.set()
-        self._queue.put(None)
+        """Answer everything with shutting_down; a running decode is ended early where llama.cpp can."""
+        with self._changed:
+            self._closing.set()
+            self._aborting.set()
+            if self._running is not None:
+                self._context.request_abort()
+            self._changed.notify()
 
     def join(self, timeout_s: float | None) -> bool:
         """Wait for the thread to end after abort; False if it did not in time."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    def _refuse_if_stopping(self) -> None:
+        if self._closing.is_set():
+            raise shutting_down()
+        if self._stopped.is_set():
+            raise engine_stopped()
+
+    def _refusal(self) -> RequestError:
+        return shutting_down() if self._closing.is_set() else engine_stopped()
+
+    def _admit(self, request: PreparedRequest, arrived_s: float) -> None:
+        """Refuse what the queue has no room for, or what could not be answered in time.
+
+        With nothing else to do, only what the best speed seen would not do in time is refused: a speed that
+        was measured on a bad day must get its chance to be measured again.
+        """
+        own_tokens = self._scheduler.remaining_tokens(request)
+        queued_tokens = self._scheduler.queued_tokens()
+        speed = self._tokens_per_s() if queued_tokens else self._best_tokens_per_s
+        if queued_tokens and queued_tokens + own_tokens > self._max_queue_tokens:
+            raise queue_full(queued_tokens, self._max_queue_tokens, _retry_after_s(queued_tokens / speed))
+        wait_s = (self._scheduler.tokens_ahead(own_tokens) + own_tokens) / speed
+        late_s = wait_s - (self._deadline_s - (time.perf_counter() - arrived_s))
+        if late_s > 0:
+            raise busy(wait_s, self._deadline_s, _retry_after_s(late_s))
+
+    def _tokens_per_s(self) -> float:
+        return self._speed_tokens / self._speed_s if self._speed_s else math.inf
+
     def _run(self) -> None:
         try:
             self._decode_head()
-            self._ready.set()
-            while (job := self._queue.get()) is not None:
-                self._serve(job)
+            self._head_decoded.set()
+            while self._serve_step():
+                pass
         except BaseException:
             _log.critical("the engine thread has ended", exc_info=True)
         finally:
-            self._stopped.set()
-            self._refuse_queued()
+            with self._changed:
+                self._stopped.set()
+                waiting = list(self._futures.values())
+                self._futures.clear()
+            for future in waiting:
+                future.set_exception(self._refusal())
 
-    def _refuse_queued(self) -> None:
-        while True:
-            try:
-                job = self._queue.get_nowait()
-            except queue.Empty:
-                return
-            if job is not None and job.future.set_running_or_notify_cancel():
-                job.future.set_exception(self._refusal())
+    def _serve_step(self) -> bool:
+        """One decode, once there is something to decode; False when told to end."""
+        with self._changed:
+            while not self._aborting.is_set() and not len(self._scheduler):
+                self._changed.wait()
+            if self._aborting.is_set():
+                return False
+            expired = self._expired()
+            step = self._scheduler.next_step()
+            self._running = step
+            self._context.allow_decodes()
+        for future in expired:
+            future.set_exception(deadline_exceeded(self._deadline_s))
+        if step is not None:
+            self._decode_step(step)
+        return True
 
-    def _refusal(self) -> UnavailableError:
-        return shutting_down() if self._closing.is_set() else engine_stopped()
+    def _expired(self) -> list["Future[RequestOutcome]"]:
+        now_s = time.perf_counter()
+        late = [run for run in self._scheduler.requests if run.deadline_s <= now_s]
+        for run in late:
+            self._scheduler.remove(run)
+        return [self._futures.pop(run) for run in late]
 
-    def _serve(self, job: _Job) -> None:
-        if not job.future.set_running_or_notify_cancel():
-            return
+    def _decode_step(self, step: Step) -> None:
+        started_s = time.perf_counter()
         try:
-            result = self._evaluate(job)
-        except UnavailableError as refusal:
-            job.future.set_exception(refusal)
+            logits = self._evaluate(step)
         except Exception as error:
-            # Whatever failed may have left tokens behind. The next request must not see them.
-            job.future.set_exception(error)
-            self._context.clear_all()
-            self._decode_head()
-        except BaseException:
-            job.future.set_exception(engine_stopped())
-            raise
-        else:
-            job.future.set_result(result)
+            was_aborted = isinstance(error, DecodeError) and error.status == _ABORTED
+            self._fail_step(step, None if was_aborted else error)
+            return
+        ended_s = time.perf_counter()
+        with self._changed:
+            self._running = None
+            self._measure(step.tokens, ended_s - started_s)
+            done = self._scheduler.committed(step, logits, elapsed_s=ended_s - started_s, now_s=ended_s)
+            answered = [(self._futures.pop(run), run) for run in done]
+        for future, run in answered:
+            future.set_result(run.outcome())
 
-    def _decode_head(self) -> None:
-        for chunk in plan_chunks(len(self._head), 0, 0, self._context.micro_batch).chunks:
-            self._context.decode(_HEAD, chunk.start, self._head[chunk.start : chunk.stop], want_logits=False)
-
-    def _evaluate(self, job: _Job) -> RequestResult:
-        decisions = job.request.decisions
-        share = len(decisions) > 1
-        held: tuple[int, ...] | None = None  # the prefix in the state sequence
-        prefill_s = suffix_s = 0.0
-        results = []
-        for decision in decisions:
-            started_s = time.perf_counter()
-            plan = decision.plan
-            if share and plan.prefix_end > plan.head_end:
-                cached = plan.prefix_end
-                if held != decision.prefix:
-                    cached = self._begin(_STATE, decision)
-                    self._decode(_STATE, decision, cached, plan.prefix_end)
-                    held = decision.prefix
-                prefilled_s = time.perf_counter()
-                self._context.copy(_STATE, _WORK)
-                logits = self._decode(_WORK, decision, plan.prefix_end, len(decision.tokens))
-            else:
-                prefilled_s = started_s
-                cached = self._begin(_WORK, decision)
-                logits = self._decode(_WORK, decision, cached, len(decision.tokens))
-            ended_s = time.perf_counter()
-            prefill_s += prefilled_s - started_s
-            suffix_s += ended_s - prefilled_s
-            results.append(_result(decision, logits, cached, ended_s - started_s, ended_s - job.arrived_s))
-        if not job.request.shared:
-            return RequestResult(tuple(results), None)
-        first = decisions[0].plan
-        prefix_tokens = first.prefix_end if held is not None else first.head_end
-        total_s = time.perf_counter() - job.arrived_s
-        return RequestResult(
-            tuple(results), SharedTiming(len(decisions), prefix_tokens, prefill_s, suffix_s, total_s)
+    def _evaluate(self, step: Step) -> list[NDArray[np.float32] | None]:
+        for operation in step.operations:
+            match operation:
+                case Copy(source, target):
+                    self._context.copy(source, target)
+                case Cut(sequence, position):
+                    self._context.cut(sequence, position)
+        return self._context.decode(
+            [Piece(one.sequence, one.position, one.tokens, one.is_last) for one in step.assignments]
         )
 
-    def _begin(self, sequence: int, decision: PreparedDecision) -> int:
-        """Put the head into a sequence if this prompt begins with it; gives the tokens it holds then."""
-        if decision.prompt.head == self._head:
-            self._context.copy(_HEAD, sequence)
-            return len(self._head)
-        self._context.clear(sequence)
-        return 0
+    def _fail_step(self, step: Step, error: Exception | None) -> None:
+        """A step that was ended early leaves its sequences undefined; one that failed, everything."""
+        with self._changed:
+            self._running = None
+            if error is None:
+                for sequence in self._scheduler.failed(step):
+                    self._context.clear(sequence)
+                return
+            owners = {one.owner for one in step.assignments}
+            futures = [self._futures.pop(owner) for owner in owners if owner in self._futures]
+            for owner in owners:
+                self._scheduler.remove(owner)
+            self._scheduler.reset()
+        for future in futures:
+            future.set_exception(error)
+        self._context.clear_all()
+        self._decode_head()
 
-    def _decode(
-        self, sequence: int, decision: PreparedDecision, start: int, stop: int
-    ) -> NDArray[np.float32] | None:
-        """Decode the plan's chunks of [start, stop); the last token's logits if that ends the prompt."""
-        logits = None
-        for chunk in decision.plan.chunks_between(start, stop):
-            if self._aborting.is_set():
-                raise shutting_down()
-            tokens = decision.tokens[chunk.start : chunk.stop]
-            is_last = chunk.stop == len(decision.tokens)
-            logits = self._context.decode(sequence, chunk.start, tokens, want_logits=is_last)
-        return logits
+    def _decode_head(self) -> None:
+        sequence = self._cache.head_sequence
+        for chunk in self._head.chunks:
+            started_s = time.perf_counter()
+            tokens = self._head.tokens[chunk.start : chunk.stop]
+            self._context.allow_decodes()
+            self._context.decode([Piece(sequence, chunk.start, tokens, want_logits=False)])
+            with self._changed:
+                self._measure(len(tokens), time.perf_counter() - started_s)
+
+    def _measure(self, tokens: int, elapsed_s: float) -> None:
+        self._steps += 1
+        self._decoded_tokens += tokens
+        self._speed_tokens = self._speed_tokens * _SPEED_MEMORY + tokens
+        self._speed_s = self._speed_s * _SPEED_MEMORY + elapsed_s
+        if elapsed_s > 0:
+            self._best_tokens_per_s = max(self._best_tokens_per_s, tokens / elapsed_s)
 
 
-def _result(
-    decision: PreparedDecision,
-    logits: NDArray[np.float32] | None,
-    cached_tokens: int,
-    forward_s: float,
-    total_s: float,
-) -> DecisionResult:
-    if logits is None:
-        raise RuntimeError("the plan ended before the prompt did")
-    readout = read_options(logits, decision.answer_token_ids)
-    return DecisionResult(
-        id=decision.task.id,
-        option_ids=decision.task.option_ids,
-        probabilities=readout.probabilities,
-        option_logits=readout.option_logits,
-        answer_token_ids=decision.answer_token_ids,
-        allowed_token_mass=readout.allowed_token_mass,
-        full_vocab_argmax_id=readout.full_vocab_argmax_id,
-        input_tokens=len(decision.tokens),
-        cached_tokens=cached_tokens,
-        prompt_sha256=decision.prompt.sha256,
-        forward_s=forward_s,
-        total_s=total_s,
-    )
+def _retry_after_s(seconds: float) -> float:
+    return min(max(1.0, seconds), _MAX_RETRY_AFTER_S)
