@@ -1,148 +1,103 @@
 """The engine's thread, on a context that fails on demand."""
 
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import CancelledError
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from semif_server.encoding import EncodedPrompt
-from semif_server.engine.engine import QUEUE_LIMIT_REQUESTS, Engine
-from semif_server.engine.plan import plan_chunks
-from semif_server.engine.prepare import PreparedDecision, PreparedRequest
-from semif_server.engine.task import DecisionTask, RequestResult
+from semif_server.engine.engine import MAX_REQUESTS, Engine
+from semif_server.engine.prepare import PreparedRequest
+from semif_server.engine.scheduler import Batching
+from semif_server.engine.task import RequestOutcome
 from semif_server.errors import Code, UnavailableError
-
-HEAD = (1, 2, 3)
-MICRO_BATCH = 50
-
-
-class RecordingContext:
-    """Keeps the tokens of each sequence and answers with logits that depend on all of them.
-
-    Like llama.cpp, it refuses a position that doesn't follow, and leaves a mess behind a failure.
-    """
-
-    micro_batch = MICRO_BATCH
-
-    def __init__(self) -> None:
-        self.sequences: dict[int, list[int]] = {}
-        self.decoded = 0
-        self.fail_with: list[BaseException] = []
-        self.gate = threading.Event()
-        self.gate.set()
-
-    def decode(
-        self, sequence: int, position: int, tokens: tuple[int, ...], *, want_logits: bool
-    ) -> NDArray[np.float32] | None:
-        assert self.gate.wait(10)
-        held = self.sequences.setdefault(sequence, [])
-        assert position == len(held), "a gap, or tokens of another request"
-        assert 0 < len(tokens) <= MICRO_BATCH
-        held += tokens
-        self.decoded += len(tokens)
-        if self.fail_with:
-            raise self.fail_with.pop(0)
-        return logits_of(tuple(held)) if want_logits else None
-
-    def copy(self, source: int, target: int) -> None:
-        self.sequences[target] = list(self.sequences[source])
-
-    def clear(self, sequence: int) -> None:
-        self.sequences.pop(sequence, None)
-
-    def clear_all(self) -> None:
-        self.sequences.clear()
-
-
-def logits_of(tokens: tuple[int, ...]) -> NDArray[np.float32]:
-    return np.random.default_rng(tokens).standard_normal(32).astype(np.float32)
-
-
-def request(
-    *states_and_tails: tuple[tuple[int, ...], tuple[int, ...]], head: tuple[int, ...] = HEAD
-) -> PreparedRequest:
-    decisions = []
-    for index, (state, tail) in enumerate(states_and_tails):
-        prompt = EncodedPrompt(head, state, tail, "sha")
-        plan = plan_chunks(len(head), len(state), len(tail), MICRO_BATCH)
-        task = DecisionTask(str(index), "{}", "q", ("a", "b"), ("x", "y"))
-        decisions.append(PreparedDecision(task, prompt, prompt.tokens, plan, (4, 5)))
-    return PreparedRequest(tuple(decisions), len(decisions) > 1, 0)
-
-
-def run(engine: Engine, prepared: PreparedRequest) -> RequestResult:
-    return engine.submit(prepared, time.perf_counter()).result(10)
-
-
-def expected(prepared: PreparedRequest) -> list[tuple[float, ...]]:
-    return [tuple(logits_of(one.tokens)[[4, 5]].tolist()) for one in prepared.decisions]
-
-
-def logits(result: RequestResult) -> list[tuple[float, ...]]:
-    return [one.option_logits for one in result.results]
-
+from tests.container.engine.contexts import HEAD, RecordingContext, fresh_logits, request
 
 LONG, OTHER = tuple(range(100, 220)), tuple(range(300, 420))
 SINGLE = request((LONG, (7, 8)))
 SHARED = request((LONG, (7,)), (LONG, (8, 9)), (OTHER, (7,)), (LONG, (7, 7)))
+SHORT = request(((), (5, 6)))
 
 
-@pytest.fixture
-def context() -> RecordingContext:
-    return RecordingContext()
+def engine_on(
+    context: RecordingContext,
+    *,
+    batching: Batching = "exact",
+    deadline_s: float = 30.0,
+    max_queue_tokens: int = 10_000,
+) -> Engine:
+    return Engine(context, HEAD, batching=batching, deadline_s=deadline_s, max_queue_tokens=max_queue_tokens)
+
+
+@pytest.fixture(params=[True, False], ids=["cutting", "copying"])
+def context(request: pytest.FixtureRequest) -> RecordingContext:
+    return RecordingContext(can_cut_tail=request.param)
 
 
 @pytest.fixture
 def engine(context: RecordingContext) -> Iterator[Engine]:
-    engine = Engine(context, HEAD)
+    engine = engine_on(context)
     engine.start()
+    engine.open()
     yield engine
     context.gate.set()
     engine.abort()
     assert engine.join(10)
 
 
-def test_the_head_is_decoded_once_and_copied(engine: Engine, context: RecordingContext) -> None:
+def run(engine: Engine, prepared: PreparedRequest) -> RequestOutcome:
+    return engine.submit(prepared, time.perf_counter()).future.result(10)
+
+
+def check(outcome: RequestOutcome, prepared: PreparedRequest) -> None:
+    for one, wanted in zip(outcome.decisions, fresh_logits(prepared), strict=True):
+        assert all(np.array_equal(got, want) for got, want in zip(one.logits, wanted, strict=True))
+
+
+def refusal(engine: Engine, prepared: PreparedRequest) -> UnavailableError:
+    with pytest.raises(UnavailableError) as caught:
+        run(engine, prepared)
+    assert (caught.value.status, caught.value.retryable) == (503, True)
+    assert caught.value.retry_after_s is not None
+    assert caught.value.retry_after_s >= 1.0
+    return caught.value
+
+
+def test_the_head_is_decoded_once_and_a_state_is_kept(engine: Engine, context: RecordingContext) -> None:
     assert context.decoded == len(HEAD)
-    for _ in range(2):
-        result = run(engine, SINGLE)
-        assert logits(result) == expected(SINGLE)
-        assert result.timing is None
-    assert context.decoded == len(HEAD) + 2 * (len(LONG) + 2)
-    assert context.sequences[0] == list(HEAD)
+    first, second = run(engine, SINGLE), run(engine, SINGLE)
+    check(first, SINGLE)
+    check(second, SINGLE)
+    assert context.decoded == len(HEAD) + len(LONG) + 2 * 2
+    assert [one.decisions[0].cached_tokens for one in (first, second)] == [3, 123]
 
 
 def test_a_shared_state_is_decoded_once(engine: Engine, context: RecordingContext) -> None:
-    prepared = request((LONG, (7,)), (LONG, (8, 9)), (LONG, (7, 7)))
-    before = context.decoded
-    result = run(engine, prepared)
-    assert logits(result) == expected(prepared)
-    assert context.decoded - before == len(LONG) + 5
-    assert [one.cached_tokens for one in result.results] == [3, 123, 123]
-
-
-def test_a_state_that_is_not_equal_in_tokens_is_not_shared(engine: Engine) -> None:
     result = run(engine, SHARED)
-    assert logits(result) == expected(SHARED)
-    assert [one.cached_tokens for one in result.results] == [3, 123, 3, 3]
+    check(result, SHARED)
+    assert context.decoded == len(HEAD) + 2 * len(LONG) + 6
+    assert [one.cached_tokens for one in result.decisions] == [3, 123, 3, 123]
+
+
+def test_second_steps_follow_the_whole_prompt(engine: Engine, context: RecordingContext) -> None:
+    prepared = request((LONG, (7,)), (LONG, (8,)), seconds=(20, 21, 22))
+    check(run(engine, prepared), prepared)
+    assert context.decoded == len(HEAD) + len(LONG) + 2 + 6
 
 
 def test_another_head_is_decoded_from_the_start(engine: Engine) -> None:
     prepared = request((LONG, (7,)), (LONG, (8,)), head=(9, 9))
     result = run(engine, prepared)
-    assert logits(result) == expected(prepared)
-    assert [one.cached_tokens for one in result.results] == [0, 122]
+    check(result, prepared)
+    assert [one.cached_tokens for one in result.decisions] == [0, 122]
 
 
 @pytest.mark.parametrize("after_decodes", range(6))
 def test_after_a_failure_the_next_answer_is_right(
     engine: Engine, context: RecordingContext, after_decodes: int
 ) -> None:
-    run(engine, SHARED)
+    run(engine, SINGLE)
 
     class Fuse(list[BaseException]):
         def __init__(self) -> None:
@@ -156,19 +111,18 @@ def test_after_a_failure_the_next_answer_is_right(
     context.fail_with = Fuse()
     with pytest.raises(RuntimeError, match="decode"):
         run(engine, SHARED)
-    assert logits(run(engine, SHARED)) == expected(SHARED)
-    assert logits(run(engine, SINGLE)) == expected(SINGLE)
+    for prepared in (SHARED, SINGLE):
+        check(run(engine, prepared), prepared)
     assert engine.is_ready
 
 
-def test_the_queue_is_bounded(engine: Engine) -> None:
-    held = [engine.permit() for _ in range(QUEUE_LIMIT_REQUESTS)]
+def test_the_number_of_requests_is_bounded(engine: Engine) -> None:
+    held = [engine.permit() for _ in range(MAX_REQUESTS)]
     for permit in held:
         permit.__enter__()
     with pytest.raises(UnavailableError) as caught, engine.permit():
         pass
-    error = caught.value
-    assert (error.code, error.status, error.retryable, error.retry_after_s) == (Code.BUSY, 503, True, 1.0)
+    assert (caught.value.code, caught.value.status, caught.value.retryable) == (Code.BUSY, 503, True)
     held.pop().__exit__(None, None, None)
     with engine.permit():
         pass
@@ -177,73 +131,179 @@ def test_the_queue_is_bounded(engine: Engine) -> None:
     assert engine.is_idle
 
 
+def test_the_queue_is_bounded_in_tokens(context: RecordingContext) -> None:
+    engine = engine_on(context, max_queue_tokens=200)
+    engine.start()
+    context.gate.clear()
+    waiting = engine.submit(SINGLE, time.perf_counter())
+    error = refusal(engine, SHARED)
+    assert error.code is Code.BUSY
+    assert "122" in error.message
+    assert "200" in error.message
+    context.gate.set()
+    check(waiting.future.result(10), SINGLE)
+    assert run(engine, SHARED)  # alone it may be longer than the queue
+    engine.abort()
+    assert engine.join(10)
+
+
+def test_what_can_not_be_done_in_time_is_refused_at_once(context: RecordingContext) -> None:
+    engine = engine_on(context, deadline_s=1.0)
+    engine.start()
+    engine._speed_tokens, engine._speed_s, engine._best_tokens_per_s = 100.0, 1.0, 200.0  # tokens, seconds
+    context.gate.clear()
+    waiting = [engine.submit(SHORT, time.perf_counter())]
+    assert refusal(engine, SINGLE).code is Code.BUSY  # 122 tokens at 100 a second
+    waiting.append(engine.submit(SHORT, time.perf_counter()))  # goes first, so it is in time
+    context.gate.set()
+    for one in waiting:
+        check(one.future.result(10), SHORT)
+    engine.abort()
+    assert engine.join(10)
+
+
+def test_an_idle_engine_tries_what_its_best_speed_would_do(context: RecordingContext) -> None:
+    engine = engine_on(context, deadline_s=1.0)
+    engine.start()
+    engine._speed_tokens, engine._speed_s, engine._best_tokens_per_s = 1.0, 1.0, 200.0
+    check(run(engine, SINGLE), SINGLE)
+    engine._best_tokens_per_s = 50.0
+    assert refusal(engine, request((OTHER, (7, 8)))).code is Code.BUSY
+    engine.abort()
+    assert engine.join(10)
+
+
+def test_what_waits_beyond_its_deadline_is_given_up(context: RecordingContext) -> None:
+    engine = engine_on(context, deadline_s=0.05)
+    engine.start()
+    context.gate.clear()
+    running = engine.submit(SINGLE, time.perf_counter())
+    late = engine.submit(request((OTHER, (7,))), time.perf_counter())
+    time.sleep(0.06)
+    context.gate.set()
+    for one in (running, late):
+        with pytest.raises(UnavailableError):
+            one.future.result(10)
+    assert context.decoded < len(HEAD) + len(LONG)
+    engine.abort()
+    assert engine.join(10)
+
+
 def test_closing_refuses_new_requests_and_finishes_the_others(
     engine: Engine, context: RecordingContext
 ) -> None:
     context.gate.clear()
-    futures = [engine.submit(SINGLE, 0.0) for _ in range(3)]
+    waiting = [engine.submit(SINGLE, time.perf_counter()) for _ in range(3)]
     engine.close()
     assert not engine.is_ready
     with pytest.raises(UnavailableError) as caught, engine.permit():
         pass
     assert caught.value.code is Code.SHUTTING_DOWN
     context.gate.set()
-    for future in futures:
-        assert logits(future.result(10)) == expected(SINGLE)
+    for one in waiting:
+        check(one.future.result(10), SINGLE)
     assert not engine.has_stopped
 
 
 def test_aborting_answers_the_running_and_the_queued(engine: Engine, context: RecordingContext) -> None:
+    context.entered.clear()
     context.gate.clear()
-    futures = [engine.submit(SINGLE, 0.0) for _ in range(3)]
+    waiting = [engine.submit(SINGLE, time.perf_counter()) for _ in range(3)]
+    assert context.entered.wait(10)
     engine.abort()
+    assert context.abort_requested.is_set()
     context.gate.set()
-    for future in futures:
+    for one in waiting:
         with pytest.raises(UnavailableError) as caught:
-            future.result(10)
+            one.future.result(10)
         assert caught.value.code is Code.SHUTTING_DOWN
     assert engine.join(10)
     assert engine.has_stopped
     assert not engine.has_failed
+    assert refusal(engine, SINGLE).code is Code.SHUTTING_DOWN
 
 
 def test_a_cancelled_request_is_not_evaluated(engine: Engine, context: RecordingContext) -> None:
+    context.entered.clear()
     context.gate.clear()
-    first: Future[RequestResult] = engine.submit(SINGLE, 0.0)
-    second: Future[RequestResult] = engine.submit(SINGLE, 0.0)
-    assert second.cancel()
+    first = engine.submit(SHORT, time.perf_counter())
+    assert context.entered.wait(10)
+    second = engine.submit(SINGLE, time.perf_counter())
+    second.cancel()
+    assert not context.abort_requested.is_set()
     context.gate.set()
-    first.result(10)
-    assert logits(run(engine, SINGLE)) == expected(SINGLE)
-    assert context.decoded == len(HEAD) + 2 * (len(LONG) + 2)
+    check(first.future.result(10), SHORT)
+    with pytest.raises(CancelledError):
+        second.future.result(10)
+    check(run(engine, SHORT), SHORT)
+    assert context.decoded == len(HEAD) + 2 * 2
+
+
+def test_cancelling_ends_the_decode_that_is_for_nobody_else(engine: Engine, context: RecordingContext) -> None:
+    context.entered.clear()
+    context.gate.clear()
+    one = engine.submit(SINGLE, time.perf_counter())
+    assert context.entered.wait(10)
+    one.cancel()
+    assert context.abort_requested.is_set()
+    one.cancel()  # nothing more
+    context.gate.set()
+    check(run(engine, SINGLE), SINGLE)
+    check(run(engine, SHARED), SHARED)
+
+
+def test_cancelling_spares_a_decode_that_others_share(context: RecordingContext) -> None:
+    context = RecordingContext(sequences=9, can_cut_tail=context.can_cut_tail)
+    engine = engine_on(context, batching="throughput")
+    engine.start()
+    context.gate.clear()
+    blocker = engine.submit(SHORT, time.perf_counter())
+    both = [request(((), (number, 9))) for number in (21, 22)]
+    context.entered.clear()
+    waiting = [engine.submit(one, time.perf_counter()) for one in both]
+    context.gate.set()
+    blocker.future.result(10)
+    waiting[0].cancel()
+    check(waiting[1].future.result(10), both[1])
+    engine.abort()
+    assert engine.join(10)
 
 
 def test_a_dead_thread_is_noticed_and_everybody_answered(context: RecordingContext) -> None:
-    engine = Engine(context, HEAD)
+    engine = engine_on(context)
     engine.start()
     context.gate.clear()
-    futures = [engine.submit(SINGLE, 0.0) for _ in range(2)]
+    waiting = [engine.submit(SINGLE, time.perf_counter()) for _ in range(2)]
     # the request fails, and so does every attempt to start over
     context.fail_with = [RuntimeError("decode"), RuntimeError("decode again")]
     context.gate.set()
     with pytest.raises(RuntimeError, match="decode"):
-        futures[0].result(10)
+        waiting[0].future.result(10)
     with pytest.raises(UnavailableError) as caught:
-        futures[1].result(10)
+        waiting[1].future.result(10)
     assert caught.value.code is Code.ENGINE_STOPPED
     assert engine.join(10)
     assert engine.has_failed
     assert not engine.is_ready
     with pytest.raises(UnavailableError), engine.permit():
         pass
-    with pytest.raises(UnavailableError) as caught:
-        run(engine, SINGLE)
-    assert caught.value.code is Code.ENGINE_STOPPED
+    assert refusal(engine, SINGLE).code is Code.ENGINE_STOPPED
 
 
 def test_a_head_that_can_not_be_decoded_is_a_failed_start(context: RecordingContext) -> None:
     context.fail_with = [RuntimeError("no")]
-    engine = Engine(context, HEAD)
+    engine = engine_on(context)
     engine.start()
     assert engine.has_failed
     assert not engine.is_ready
+
+
+def test_the_snapshot_counts(engine: Engine, context: RecordingContext) -> None:
+    run(engine, SINGLE)
+    seen = engine.snapshot()
+    assert (seen.waiting_requests, seen.queued_tokens) == (0, 0)
+    assert seen.decoded_tokens_total == context.decoded
+    assert seen.steps_total == len(context.decodes)
+    assert seen.sequences == context.sequences
+    assert 2 <= seen.used_sequences <= seen.sequences
+    assert seen.tokens_per_s > 0
