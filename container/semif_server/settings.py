@@ -4,30 +4,34 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from semif_server.errors import SettingsError
+from semif_server.machine import usable_cores
 
 PREFIX: Final = "SEMIF_"
 _MAX_SHOWN_CHARS: Final = 80
-_CGROUP_CPU_MAX: Final = Path("/sys/fs/cgroup/cpu.max")
+_SWITCH: Final[Mapping[object, bool]] = {"0": False, "1": True}
+
+Batching = Literal["exact", "throughput"]
 
 
-def usable_cores() -> int:
-    """CPU cores this process may use: its affinity, capped by the quota of its cgroup."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = _CGROUP_CPU_MAX.read_text(encoding="ascii").split()
-    except (OSError, ValueError):
-        return cores
-    return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
+def _whole(lowest: int, highest: int, unit: str = "") -> Any:
+    return Field(ge=lowest, le=highest, description=f"a whole number{unit} from {lowest:,} to {highest:,}")
 
 
-def _whole(lowest: int, highest: int) -> Any:
-    return Field(ge=lowest, le=highest, description=f"a whole number from {lowest:,} to {highest:,}")
+def _read_switch(value: object) -> object:
+    if isinstance(value, str) and value not in _SWITCH:
+        raise ValueError("neither 0 nor 1")
+    return _SWITCH.get(value, value)
+
+
+def _batching_for(given: Mapping[str, Any]) -> Batching:
+    """A GPU is fast only when it is kept full; on a CPU sharing a decode gains little and costs exactness."""
+    return "throughput" if given.get("n_gpu_layers") else "exact"
 
 
 class Settings(BaseSettings):
@@ -47,10 +51,22 @@ class Settings(BaseSettings):
     n_gpu_layers: Annotated[
         int, Field(ge=-1, le=10_000, description="a whole number of layers, 0 for none, -1 for all")
     ] = 0
+    batching: Annotated[Batching, Field(description="exact or throughput")] = Field(
+        default_factory=_batching_for
+    )
+    cache_bytes: Annotated[int | None, _whole(1, 2**50, " of bytes")] = None
+    sequences: Annotated[int | None, _whole(2, 256)] = None
     max_tokens: Annotated[int, _whole(64, 1_048_576)] = 4096
     max_request_tokens: Annotated[int, _whole(64, 16_777_216)] = 8192
     max_shared_decisions: Annotated[int, _whole(1, 4096)] = 64
     max_body_bytes: Annotated[int, _whole(1024, 26_214_400)] = 262_144
+    max_queue_tokens: Annotated[int, _whole(64, 2**40)] = 1_048_576
+    deadline_s: Annotated[
+        float,
+        Field(gt=0, le=3600, allow_inf_nan=False, description="a number of seconds over 0, at most 3,600"),
+    ] = 55.0
+    verify: Annotated[Literal["sizes", "full"], Field(description="sizes or full")] = "sizes"
+    emf: Annotated[bool, BeforeValidator(_read_switch), Field(description="0 or 1")] = False
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
@@ -72,12 +88,18 @@ def load_settings() -> Settings:
         settings = Settings()
     except ValidationError as error:
         raise _settings_error(error, given) from None
-    if settings.max_request_tokens < settings.max_tokens:
-        raise SettingsError(
-            f"SEMIF_MAX_REQUEST_TOKENS={settings.max_request_tokens}: must be at least"
-            f" SEMIF_MAX_TOKENS={settings.max_tokens}, or no request could use its whole prompt."
-        )
+    _refuse_less(settings, "max_request_tokens", "max_tokens", "no request could use its whole prompt")
+    _refuse_less(settings, "max_queue_tokens", "max_request_tokens", "the longest request could never wait")
     return settings
+
+
+def _refuse_less(settings: Settings, larger: str, smaller: str, otherwise: str) -> None:
+    high, low = getattr(settings, larger), getattr(settings, smaller)
+    if high < low:
+        raise SettingsError(
+            f"{PREFIX}{larger.upper()}={high}: must be at least {PREFIX}{smaller.upper()}={low},"
+            f" or {otherwise}."
+        )
 
 
 def _refuse_unknown(names: Iterable[str]) -> None:

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from semif_server import settings as settings_module
 from semif_server.errors import SettingsError
-from semif_server.settings import Settings, load_settings, usable_cores
+from semif_server.machine import usable_cores
+from semif_server.settings import Settings, load_settings
 
 
 def test_defaults() -> None:
@@ -17,10 +17,17 @@ def test_defaults() -> None:
         "port": 8080,
         "threads": usable_cores(),
         "n_gpu_layers": 0,
+        "batching": "exact",
+        "cache_bytes": None,
+        "sequences": None,
         "max_tokens": 4096,
         "max_request_tokens": 8192,
         "max_shared_decisions": 64,
         "max_body_bytes": 262_144,
+        "max_queue_tokens": 1_048_576,
+        "deadline_s": 55.0,
+        "verify": "sizes",
+        "emf": False,
     }
 
 
@@ -32,16 +39,43 @@ def test_every_variable_reaches_its_field(monkeypatch: pytest.MonkeyPatch) -> No
         "SEMIF_PORT": "9090",
         "SEMIF_THREADS": "3",
         "SEMIF_N_GPU_LAYERS": "-1",
+        "SEMIF_BATCHING": "exact",
+        "SEMIF_CACHE_BYTES": "1000000000",
+        "SEMIF_SEQUENCES": "7",
         "SEMIF_MAX_TOKENS": "1024",
         "SEMIF_MAX_REQUEST_TOKENS": "2048",
         "SEMIF_MAX_SHARED_DECISIONS": "5",
         "SEMIF_MAX_BODY_BYTES": "4096",
+        "SEMIF_MAX_QUEUE_TOKENS": "4000",
+        "SEMIF_DEADLINE_S": "0.5",
+        "SEMIF_VERIFY": "full",
+        "SEMIF_EMF": "1",
     }
     assert set(given) == set(Settings.names())
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    settings = load_settings()
-    assert {f"SEMIF_{name.upper()}": str(value) for name, value in settings.model_dump().items()} == given
+    read = load_settings().model_dump()
+    assert read.pop("emf") is True
+    assert {f"SEMIF_{name.upper()}": str(value) for name, value in read.items()} | {"SEMIF_EMF": "1"} == given
+
+
+@pytest.mark.parametrize(
+    ("layers", "given", "batching"),
+    [
+        ("0", None, "exact"),
+        ("1", None, "throughput"),
+        ("-1", None, "throughput"),
+        ("-1", "exact", "exact"),
+        ("0", "throughput", "throughput"),
+    ],
+)
+def test_requests_share_decodes_where_layers_are_on_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, layers: str, given: str | None, batching: str
+) -> None:
+    monkeypatch.setenv("SEMIF_N_GPU_LAYERS", layers)
+    if given:
+        monkeypatch.setenv("SEMIF_BATCHING", given)
+    assert load_settings().batching == batching
 
 
 def test_settings_are_frozen() -> None:
@@ -62,6 +96,17 @@ def test_settings_are_frozen() -> None:
         ("SEMIF_MAX_REQUEST_TOKENS", "-1", "a whole number from 64 to"),
         ("SEMIF_MAX_SHARED_DECISIONS", "0", "a whole number from 1 to"),
         ("SEMIF_MAX_BODY_BYTES", "1kB", "a whole number from 1,024 to"),
+        ("SEMIF_MAX_QUEUE_TOKENS", "63", "a whole number from 64 to"),
+        ("SEMIF_BATCHING", "fast", "exact or throughput"),
+        ("SEMIF_CACHE_BYTES", "4GB", "a whole number of bytes from 1 to"),
+        ("SEMIF_CACHE_BYTES", "0", "a whole number of bytes from 1 to"),
+        ("SEMIF_SEQUENCES", "1", "a whole number from 2 to 256"),
+        ("SEMIF_SEQUENCES", "257", "a whole number from 2 to 256"),
+        ("SEMIF_DEADLINE_S", "0", "a number of seconds over 0, at most 3,600"),
+        ("SEMIF_DEADLINE_S", "3601", "a number of seconds over 0, at most 3,600"),
+        ("SEMIF_DEADLINE_S", "nan", "a number of seconds over 0, at most 3,600"),
+        ("SEMIF_VERIFY", "none", "sizes or full"),
+        ("SEMIF_EMF", "true", "0 or 1"),
     ],
 )
 def test_a_wrong_value_is_refused_with_name_value_and_what_is_allowed(
@@ -114,14 +159,7 @@ def test_a_request_must_have_room_for_one_prompt(monkeypatch: pytest.MonkeyPatch
         load_settings()
 
 
-@pytest.mark.parametrize(
-    ("quota", "cores"), [("max 100000", 4), ("200000 100000", 2), ("50000 100000", 1), ("800000 100000", 4)]
-)
-def test_threads_follow_the_containers_cpu_limit(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quota: str, cores: int
-) -> None:
-    path = tmp_path / "cpu.max"
-    path.write_text(quota + "\n")
-    monkeypatch.setattr(settings_module, "_CGROUP_CPU_MAX", path)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
-    assert load_settings().threads == cores
+def test_the_queue_must_have_room_for_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMIF_MAX_QUEUE_TOKENS", "8000")
+    with pytest.raises(SettingsError, match=r"SEMIF_MAX_QUEUE_TOKENS=8000: .*SEMIF_MAX_REQUEST_TOKENS=8192"):
+        load_settings()
