@@ -11,7 +11,7 @@ SemifServerError
     ├── BodyError         transport and JSON: 404, 405, 413, 415 and 400
     ├── ContractError     well-formed JSON that is no decision request: 400
     ├── TokenBudgetError  longer than this server evaluates: 422
-    ├── UnavailableError  busy, shutting down, or the engine has stopped: 503, retryable
+    ├── UnavailableError  not now or not here: 503 (a body that came too slowly: 408), retryable
     └── BugError          a bug of ours: 500
 
 A RequestError never holds text of the request: ids, states, questions, options and keys stay out of
@@ -55,7 +55,10 @@ class Code(StrEnum):
     DIFFERENT_STATES = "different_states"
     PROMPT_TOO_LONG = "prompt_too_long"
     REQUEST_TOO_LONG = "request_too_long"
+    REQUEST_TIMEOUT = "request_timeout"
+    STARTING = "starting"
     BUSY = "busy"
+    DEADLINE_EXCEEDED = "deadline_exceeded"
     SHUTTING_DOWN = "shutting_down"
     ENGINE_STOPPED = "engine_stopped"
     INTERNAL_ERROR = "internal_error"
@@ -65,12 +68,15 @@ class Code(StrEnum):
 _STATUS: Final[Mapping[Code, int]] = {
     Code.NOT_FOUND: 404,
     Code.METHOD_NOT_ALLOWED: 405,
+    Code.REQUEST_TIMEOUT: 408,
     Code.BODY_TOO_LARGE: 413,
     Code.UNSUPPORTED_MEDIA_TYPE: 415,
     Code.UNSUPPORTED_CONTENT_ENCODING: 415,
     Code.PROMPT_TOO_LONG: 422,
     Code.REQUEST_TOO_LONG: 422,
+    Code.STARTING: 503,
     Code.BUSY: 503,
+    Code.DEADLINE_EXCEEDED: 503,
     Code.SHUTTING_DOWN: 503,
     Code.ENGINE_STOPPED: 503,
     Code.INTERNAL_ERROR: 500,
@@ -179,10 +185,55 @@ class BugError(RequestError):
         self.incident = incident
 
 
-def busy(limit_requests: int) -> UnavailableError:
-    """The queue is full."""
+def request_timeout(limit_s: float) -> UnavailableError:
+    """The sender was too slow; its body was not read to the end."""
     return UnavailableError(
-        Code.BUSY, f"{limit_requests} requests are waiting already. Send it again in a second.", 1.0
+        Code.REQUEST_TIMEOUT,
+        f"The body did not arrive within {limit_s:g} seconds. Send it again over a faster connection.",
+        1.0,
+    )
+
+
+def starting() -> UnavailableError:
+    """The model is loaded, and its first decision has not been made yet."""
+    return UnavailableError(Code.STARTING, "This instance is warming up. Send it again in a second.", 1.0)
+
+
+def busy(wait_s: float, deadline_s: float, retry_after_s: float) -> UnavailableError:
+    """The answer would come too late. wait_s: from now to that answer, as estimated."""
+    return UnavailableError(
+        Code.BUSY,
+        f"The answer would take about {wait_s:,.0f} seconds, and {deadline_s:g} after its arrival a request is"
+        f" given up. Send it again in {retry_after_s:.0f} seconds, or fewer decisions at once;"
+        " the operator can add instances or raise SEMIF_DEADLINE_S.",
+        retry_after_s,
+    )
+
+
+def queue_full(queued_tokens: int, limit_tokens: int, retry_after_s: float) -> UnavailableError:
+    """There is no room in the queue. queued_tokens: still to be decoded, without this request's."""
+    return UnavailableError(
+        Code.BUSY,
+        f"{queued_tokens:,} tokens are queued and SEMIF_MAX_QUEUE_TOKENS is {limit_tokens:,}."
+        f" Send it again in {retry_after_s:.0f} seconds.",
+        retry_after_s,
+    )
+
+
+def too_many_requests(limit_requests: int) -> UnavailableError:
+    """More requests are open than are held in memory."""
+    return UnavailableError(
+        Code.BUSY, f"{limit_requests:,} requests are open already. Send it again in a second.", 1.0
+    )
+
+
+def deadline_exceeded(deadline_s: float) -> UnavailableError:
+    """The request was taken in, and others or a slower machine than estimated took its time."""
+    return UnavailableError(
+        Code.DEADLINE_EXCEEDED,
+        f"There was no answer {deadline_s:g} seconds after the request arrived (SEMIF_DEADLINE_S), so it was"
+        " given up. Send it again, or fewer decisions at once.",
+        1.0,
     )
 
 
