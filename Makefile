@@ -2,12 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-SOURCES := app.py stacks lambda container semif localaws tools tests
+SOURCES := app.py stacks lambda container semif localaws tools bench tests
 COMPILE_IMAGE := uv pip compile --quiet --python-version 3.11 --python-platform x86_64-manylinux_2_28 --generate-hashes
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes
 
 .PHONY: setup demo image local test test-unit test-faults test-histories check format synth diff measure measure-walk lock
-.PHONY: deploy doctor climb destroy
+.PHONY: deploy doctor climb destroy bench soak
 
 setup:
 	@$(PYTHON) tools/setup.py
@@ -65,6 +65,12 @@ measure: setup
 measure-walk: setup
 	@$(BIN)/python -m tools.measure_walk $(ARGS)
 
+bench: setup
+	@$(BIN)/python -m bench $(ARGS)
+
+soak: setup
+	@$(BIN)/python -m tools.soak $(ARGS)
+
 lock: setup
 	$(COMPILE) --group dev --no-emit-package llama-cpp-python -o requirements.txt
 	$(COMPILE) --group cdk -c requirements.txt -o requirements-cdk.txt
@@ -74,6 +80,7 @@ lock: setup
 	$(COMPILE) --group tools -c requirements.txt -o semif/codebuild/requirements.txt
 	$(COMPILE) --group convert -o semif/codebuild/requirements-convert.txt
 	$(COMPILE) --group quantize --no-deps -o semif/codebuild/requirements-quantize.txt
+	$(COMPILE) --group bench -o requirements-bench.txt
 	$(COMPILE) --group models --no-deps -o requirements-models.txt
 	$(COMPILE_IMAGE) --group server -c requirements.txt --no-emit-package llama-cpp-python --no-emit-package diskcache -o container/requirements-server.txt
 	$(COMPILE_IMAGE) --group image-tools -c requirements.txt -o container/requirements-tools.txt

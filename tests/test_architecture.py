@@ -52,6 +52,7 @@ def test_no_file_names_a_package_registry() -> None:
 @pytest.mark.parametrize(
     ("group", "requirements"),
     [
+        ("bench", "requirements-bench.txt"),
         ("cdk", "requirements-cdk.txt"),
         ("convert", "semif/codebuild/requirements-convert.txt"),
         ("dev", "requirements.txt"),

@@ -1,0 +1,1 @@
+"""`make bench`: the server beside raw llama.cpp and its peers, in one run."""
