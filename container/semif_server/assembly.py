@@ -44,7 +44,9 @@ def assemble(settings: Settings, archive: ModelArchive, profile: Profile) -> Ass
         model.chat_template(), bos_token=vocabulary.bos_text(), eos_token=vocabulary.eos_text()
     )
     encoder = PromptEncoder(vocabulary, template, profile)
-    context = model.new_context(max_tokens=settings.max_tokens, threads=settings.threads)
+    context = model.new_context(
+        sequences=settings.sequences or 8, sequence_tokens=settings.max_tokens, threads=settings.threads
+    )
     preparer = Preparer(
         encoder,
         micro_batch=context.micro_batch,
@@ -52,7 +54,7 @@ def assemble(settings: Settings, archive: ModelArchive, profile: Profile) -> Ass
         max_request_tokens=settings.max_request_tokens,
     )
     contract = SemifContract(
-        max_options=len(encoder.slot_ids),
+        max_options=encoder.max_options,
         max_decisions=settings.max_shared_decisions,
         prompt_version=profile.name,
         model={
@@ -61,7 +63,13 @@ def assemble(settings: Settings, archive: ModelArchive, profile: Profile) -> Ass
             "name": model.name,
         },
     )
-    engine = Engine(context, encoder.head)
+    engine = Engine(
+        context,
+        encoder.head,
+        batching=settings.batching,
+        deadline_s=settings.deadline_s,
+        max_queue_tokens=settings.max_queue_tokens,
+    )
     app = create_app(engine, preparer, contract, max_body_bytes=settings.max_body_bytes)
     return Assembly(model, context, encoder, preparer, engine, app)
 
@@ -82,7 +90,8 @@ def describe(
         "architecture": assembly.model.architecture,
         "hybrid": assembly.model.is_hybrid,
         "profile": profile.name,
-        "options_in_one_step": len(assembly.encoder.slot_ids),
+        "options_in_one_step": assembly.encoder.options_in_one_step,
+        "max_options": assembly.encoder.max_options,
         "head_tokens": len(assembly.encoder.head),
         "threads": settings.threads,
         "gpu_layers": settings.n_gpu_layers,

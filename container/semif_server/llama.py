@@ -8,6 +8,7 @@ exceeds the context's own n_batch (the same).
 import ctypes
 import logging
 import os
+import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ _BUFFERS_TOO: Final = True  # llama_memory_clear: data
 
 _log = logging.getLogger("semif_server.llama")
 _recent_errors: deque[str] = deque(maxlen=8)
+_abort_requested: Final = threading.Event()  # llama.cpp logs a decode that it was told to end as an error
 
 
 def versions() -> dict[str, str]:
@@ -52,7 +54,7 @@ def system_info() -> str:
 @llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
 def _forward_log(level: int, text: bytes, _user_data: object) -> None:
     """Keep warnings and errors. llama.cpp logs numbers and file facts there, never a prompt."""
-    if level in (_LOG_WARN, _LOG_ERROR):
+    if level in (_LOG_WARN, _LOG_ERROR) and not _abort_requested.is_set():
         line = text.decode("utf-8", "replace").strip()
         if level == _LOG_ERROR:
             _recent_errors.append(line)
@@ -327,13 +329,19 @@ class LlamaContext:
         """Empty all sequences."""
         llama_cpp.llama_memory_clear(self._memory, _BUFFERS_TOO)
 
+    def state_bytes(self, sequence: int) -> int:
+        """Bytes that a saved copy of one sequence would have."""
+        return int(llama_cpp.llama_state_seq_get_size(self._handle, sequence))
+
     def request_abort(self) -> None:
         """Let a running decode end early, with DecodeError; any thread may call it. CPU backends only."""
+        _abort_requested.set()
         self._abort_text[0] = b"!"
 
     def allow_decodes(self) -> None:
         """Take request_abort back."""
         self._abort_text[0] = b"\0"
+        _abort_requested.clear()
 
     def close(self) -> None:
         """Free the context."""

@@ -14,6 +14,7 @@ from semif_server.archive import open_archive
 from semif_server.assembly import assemble
 from semif_server.contract.semif import SemifContract
 from semif_server.engine.prepare import PreparedDecision
+from semif_server.engine.task import DecisionRequest
 from semif_server.profile import load_profile
 from semif_server.settings import Settings
 
@@ -37,7 +38,7 @@ def decision(**changes: Any) -> dict[str, Any]:
 
 
 class Serving:
-    """One model, served in-process. Requests run one at a time."""
+    """One model, served in-process."""
 
     def __init__(self, gguf: Path, **settings: Any) -> None:
         self.settings = Settings(gguf_path=gguf, threads=2, **settings)
@@ -45,9 +46,8 @@ class Serving:
         self.profile = load_profile(self.archive.profile)
         self.assembly = assemble(self.settings, self.archive, self.profile)
         self.assembly.engine.start()
-        self._contract = SemifContract(
-            max_options=len(self.profile.slots), max_decisions=64, prompt_version="x", model={}
-        )
+        self.assembly.engine.open()
+        self._contract = SemifContract(max_options=255, max_decisions=64, prompt_version="x", model={})
 
     @property
     def vocabulary(self) -> Any:
@@ -83,10 +83,22 @@ class Serving:
         answer: dict[str, Any] = response.json()
         return answer
 
+    def read(self, one: dict[str, Any]) -> DecisionRequest:
+        """A decision as the engine's types have it."""
+        return self._contract.read(json.dumps({"decision": one}).encode())
+
     def prepare(self, one: dict[str, Any]) -> PreparedDecision:
         """What the server makes of a decision before it evaluates it."""
-        request = self._contract.read(json.dumps({"decision": one}).encode())
-        return self.assembly.preparer.prepare(request).decisions[0]
+        return self.assembly.preparer.prepare(self.read(one)).decisions[0]
+
+    def forget(self) -> None:
+        """Begin with an engine that has only the head, as after a start."""
+        engine = self.assembly.engine
+        with engine._changed:
+            assert not len(engine._scheduler)
+            self.assembly.context.clear_all()
+            engine._decode_head()
+            engine._scheduler.reset()
 
     def close(self) -> None:
         """Stop the engine and free the model."""

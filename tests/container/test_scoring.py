@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from semif_server.engine.present import present
+from semif_server.llama import DecodeError, Piece
 from semif_server.profile import load_profile
 from tests.container.direct import DirectModel
 from tests.container.serving import PASSWORD_RESET, Serving, decision, softmax
@@ -40,8 +43,16 @@ def without_clocks(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def chunks_of(serving: Serving, one: dict[str, Any]) -> list[tuple[int, ...]]:
-    prepared = serving.prepare(one)
-    return [prepared.tokens[chunk.start : chunk.stop] for chunk in prepared.plan.chunks]
+    row = serving.prepare(one).rows[0]
+    return [row.tokens[chunk.start : chunk.stop] for chunk in row.chunks]
+
+
+def fresh_result(serving: Serving, one: dict[str, Any]) -> dict[str, Any]:
+    """The answer with nothing but the head in the cache."""
+    serving.forget()
+    result: dict[str, Any] = serving.decide({"decision": one})["result"]
+    assert result["cached_tokens"] == len(serving.assembly.encoder.head)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +71,14 @@ def direct_hybrid(tiny_hybrid_gguf: Path) -> Iterator[DirectModel]:
 
 @pytest.fixture(scope="module")
 def password_reset(smollm2: Serving) -> dict[str, Any]:
+    smollm2.forget()
     result: dict[str, Any] = smollm2.decide({"decision": PASSWORD_RESET})["result"]
     return result
 
 
 @pytest.fixture(scope="module")
 def long_result(smollm2: Serving) -> dict[str, Any]:
+    smollm2.forget()
     result: dict[str, Any] = smollm2.decide({"decision": LONG_DECISION})["result"]
     return result
 
@@ -96,7 +109,7 @@ def test_the_readmes_decision(smollm2: Serving, smollm2_gguf: Path, password_res
         "file": smollm2_gguf.name,
         "sha256": "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     }
-    assert password_reset["input_tokens"] == len(smollm2.prepare(PASSWORD_RESET).tokens)
+    assert password_reset["input_tokens"] == len(smollm2.prepare(PASSWORD_RESET).rows[0].tokens)
     assert password_reset["cached_tokens"] == len(smollm2.assembly.encoder.head)
     assert 0 < password_reset["forward_seconds"] <= password_reset["total_seconds"]
 
@@ -135,8 +148,9 @@ def test_cached_and_fresh_give_the_same_bits_on_the_real_model(
     smollm2: Serving, password_reset: dict[str, Any], long_result: dict[str, Any]
 ) -> None:
     asked = [decision(id=str(index), state=TICKET, question=QUESTIONS[index]) for index in range(2)]
+    smollm2.forget()
     shared = smollm2.decide({"decisions": asked})["results"]
-    prefix = smollm2.prepare(asked[0]).plan.prefix_end
+    prefix = smollm2.prepare(asked[0]).rows[0].durable_end
     assert [result["cached_tokens"] for result in shared] == [len(smollm2.assembly.encoder.head), prefix]
     assert without_clocks(shared[1]) == without_clocks(long_result)
     # and what lay in the sequences before does not matter
@@ -157,7 +171,7 @@ def test_logits_are_llama_cpps_own_and_chunks_move_probabilities_little(
     assert result["full_vocab_argmax_id"] == int(logits.argmax())
     assert result["allowed_token_mass"] == pytest.approx(softmax(logits.tolist())[answers].sum(), abs=1e-9)
 
-    tokens = smollm2.prepare(one).tokens
+    tokens = smollm2.prepare(one).rows[0].tokens
     assert len(tokens) <= 512
     whole = direct_smollm2.logits([tokens])
     probabilities = softmax([float(whole[token]) for token in answers])
@@ -169,7 +183,7 @@ def test_eight_decisions_on_a_hybrid_equal_eight_fresh_ones(
 ) -> None:
     asked = [decision(id=str(i), state=LONG_STATE, question=question) for i, question in enumerate(QUESTIONS)]
     response = hybrid.decide({"decisions": asked})
-    fresh = [hybrid.decide({"decision": one})["result"] for one in asked]
+    fresh = [fresh_result(hybrid, one) for one in asked]
     assert [without_clocks(one) for one in response["results"]] == [without_clocks(one) for one in fresh]
     assert len({tuple(one["option_logits"]) for one in fresh}) == 8
     for one, result in zip(asked, fresh, strict=True):
@@ -179,9 +193,10 @@ def test_eight_decisions_on_a_hybrid_equal_eight_fresh_ones(
 
 def test_shared_timing_says_what_was_held_once(hybrid: Serving) -> None:
     asked = [decision(id=str(i), state=LONG_STATE, question=question) for i, question in enumerate(QUESTIONS)]
+    hybrid.forget()
     response = hybrid.decide({"decisions": asked})
     timing = response["timing"]
-    plan = hybrid.prepare(asked[0]).plan
+    row = hybrid.prepare(asked[0]).rows[0]
     assert list(timing) == [
         "batch_size",
         "prefix_tokens",
@@ -189,8 +204,9 @@ def test_shared_timing_says_what_was_held_once(hybrid: Serving) -> None:
         "suffix_forward_seconds",
         "total_seconds",
     ]
-    assert (timing["batch_size"], timing["prefix_tokens"]) == (8, plan.prefix_end)
-    assert [one["cached_tokens"] for one in response["results"]] == [plan.head_end, *[plan.prefix_end] * 7]
+    assert (timing["batch_size"], timing["prefix_tokens"]) == (8, row.durable_end)
+    head = len(hybrid.assembly.encoder.head)
+    assert [one["cached_tokens"] for one in response["results"]] == [head, *[row.durable_end] * 7]
     forward_s = sum(one["forward_seconds"] for one in response["results"])
     assert timing["prefill_seconds"] + timing["suffix_forward_seconds"] == pytest.approx(forward_s)
     assert forward_s <= timing["total_seconds"]
@@ -210,7 +226,7 @@ def test_decisions_over_a_short_state_equal_fresh_ones(hybrid: Serving) -> None:
 
 def test_a_single_entry_in_decisions_is_answered_as_decisions(hybrid: Serving) -> None:
     response = hybrid.decide({"decisions": [decision(state=LONG_STATE)]})
-    fresh = hybrid.decide({"decision": decision(state=LONG_STATE)})["result"]
+    fresh = fresh_result(hybrid, decision(state=LONG_STATE))
     assert [without_clocks(one) for one in response["results"]] == [without_clocks(fresh)]
     assert response["timing"]["batch_size"] == 1
 
@@ -220,31 +236,50 @@ def test_a_prompt_of_several_micro_batches_is_the_same_shared_or_fresh(
 ) -> None:
     state = ["All that was said on the phone, word for word. " * 20, LONG_STATE]
     asked = [decision(id=str(i), state=state, question=QUESTIONS[i] * 9) for i in range(2)]
-    plan = hybrid.prepare(asked[0]).plan
-    assert plan.prefix_end - plan.head_end > 2 * 512
+    head = len(hybrid.assembly.encoder.head)
+    assert hybrid.prepare(asked[0]).rows[0].durable_end - head > 2 * 512
     shared = hybrid.decide({"decisions": asked})["results"]
-    fresh = [hybrid.decide({"decision": one})["result"] for one in asked]
+    fresh = [fresh_result(hybrid, one) for one in asked]
     assert [without_clocks(one) for one in shared] == [without_clocks(one) for one in fresh]
     logits = direct_hybrid.logits(chunks_of(hybrid, asked[1]))
     assert fresh[1]["option_logits"] == [float(logits[token]) for token in fresh[1]["answer_token_ids"]]
 
 
-def test_a_prompt_with_another_head_is_decoded_from_its_start(
-    hybrid: Serving, direct_hybrid: DirectModel
+@pytest.mark.parametrize("which", ["smollm2", "hybrid"])
+def test_a_later_request_about_a_state_decodes_only_its_tail(
+    request: pytest.FixtureRequest, which: str
 ) -> None:
-    engine = hybrid.assembly.engine
-    head = engine._head
-    one = decision(state=LONG_STATE)
-    cached = hybrid.decide({"decision": one})["result"]
-    engine._head = (*head[:-1], head[-1] + 1)
-    try:
-        fresh = hybrid.decide({"decision": one})["result"]
-        shared = hybrid.decide({"decisions": [one, decision(id="other", state=LONG_STATE)]})["results"]
-    finally:
-        engine._head = head
-    assert (cached["cached_tokens"], fresh["cached_tokens"]) == (len(head), 0)
-    assert without_clocks(fresh) == without_clocks(cached) == without_clocks(shared[0])
-    assert shared[1]["option_logits"] == cached["option_logits"]
+    serving: Serving = request.getfixturevalue(which)
+    asked = [decision(id=str(i), state=TICKET, question=QUESTIONS[i]) for i in range(3)]
+    fresh = [fresh_result(serving, one) for one in asked]
+    serving.forget()
+    later = [serving.decide({"decision": one})["result"] for one in asked]
+    durable_end = serving.prepare(asked[0]).rows[0].durable_end
+    head = len(serving.assembly.encoder.head)
+    assert [one["cached_tokens"] for one in later] == [head, durable_end, durable_end]
+    assert [without_clocks(one) for one in later] == [without_clocks(one) for one in fresh]
+    assert len({tuple(one["option_logits"]) for one in fresh}) == 3
+
+
+@pytest.mark.parametrize("which", ["smollm2", "hybrid"])
+def test_a_decode_is_ended_early_and_leaves_no_trace(request: pytest.FixtureRequest, which: str) -> None:
+    serving: Serving = request.getfixturevalue(which)
+    one = decision(state=TICKET, question=QUESTIONS[0])
+    fresh = fresh_result(serving, one)
+    serving.forget()
+    context = serving.assembly.context
+    context.request_abort()
+    with pytest.raises(DecodeError) as caught:
+        context.decode([Piece(0, 0, (1,) * 200, want_logits=True)])
+    assert caught.value.status == 2
+    context.clear(0)
+    context.allow_decodes()
+    assert without_clocks(serving.decide({"decision": one})["result"]) == without_clocks(fresh)
+
+
+def test_a_memory_says_by_what_it_does_whether_it_can_cut(smollm2: Serving, hybrid: Serving) -> None:
+    assert (smollm2.assembly.context.can_cut_tail, smollm2.assembly.model.is_hybrid) == (True, False)
+    assert (hybrid.assembly.context.can_cut_tail, hybrid.assembly.model.is_hybrid) == (False, True)
 
 
 def test_options_keep_the_request_order(hybrid: Serving) -> None:
@@ -252,6 +287,26 @@ def test_options_keep_the_request_order(hybrid: Serving) -> None:
     result = hybrid.decide({"decision": decision(options=options)})["result"]
     assert result["option_ids"] == ["o5", "o3", "o16", "o1"]
     assert result["answer_token_ids"] == list(hybrid.assembly.encoder.slot_ids[:4])
+
+
+@pytest.mark.parametrize("which", ["smollm2", "hybrid"])
+def test_strangers_that_run_at_once_get_their_fresh_answers(
+    request: pytest.FixtureRequest, which: str
+) -> None:
+    serving: Serving = request.getfixturevalue(which)
+    asked = [
+        decision(id=f"{i}{j}", state=[i, *TICKET], question=QUESTIONS[j]) for i in range(3) for j in range(3)
+    ]
+    fresh = [fresh_result(serving, one) for one in asked]
+    serving.forget()
+    engine, preparer = serving.assembly.engine, serving.assembly.preparer
+    prepared = [preparer.prepare(serving.read(one)) for one in asked * 2]
+    waiting = [engine.submit(one, time.perf_counter()) for one in prepared]
+    for one, submission, wanted in zip(prepared, waiting, fresh * 2, strict=True):
+        [result] = present(one, submission.future.result(60), time.perf_counter()).results
+        assert list(result.option_logits) == wanted["option_logits"]
+        assert result.allowed_token_mass == wanted["allowed_token_mass"]
+    assert len({tuple(one["option_logits"]) for one in fresh}) == 9
 
 
 def test_sixteen_options_are_answered(hybrid: Serving) -> None:

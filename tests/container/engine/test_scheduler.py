@@ -158,8 +158,14 @@ def test_a_longer_state_reuses_the_chunks_it_begins_with() -> None:
     assert rig.context.decoded - before == len(other) - 2 * MICRO_BATCH + 1  # boundaries of the plan only
 
 
-def test_the_least_recently_used_state_goes_first() -> None:
-    rig = Rig(4, can_cut=False, batching="exact")  # the head, one to work in, two states
+@pytest.mark.parametrize(
+    ("can_cut", "batching", "sequences"),
+    [(False, "exact", 4), (True, "exact", 3), (True, "throughput", 5), (False, "throughput", 5)],
+)
+def test_the_least_recently_used_state_goes_first(
+    *, can_cut: bool, batching: Batching, sequences: int
+) -> None:
+    rig = Rig(sequences, can_cut=can_cut, batching=batching)  # room for two states
     first, second, third = (tuple(range(base, base + 100)) for base in (3000, 4000, 5000))
     for state in (first, second, first, third):
         rig.add(request((state, (7,))))
