@@ -38,7 +38,7 @@ def main() -> int:
 
 def _serve(settings: Settings) -> int:
     started_s = time.perf_counter()
-    archive = open_archive(settings.model_dir, settings.gguf_path)
+    archive = open_archive(settings.model_dir, settings.gguf_path, settings.verify)
     profile = load_profile(archive.profile)
 
     # Late, so that a wrong setting or archive is told at once: llama.cpp and the web server take longest.

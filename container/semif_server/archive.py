@@ -2,11 +2,17 @@
 
 A model is one *.gguf file, or all shards of one split file (`NAME-00001-of-00003.gguf`, …). Projector
 files (`mmproj-….gguf`) are no models. `model-manifest.json`, where present, gives sizes and checksums.
+
+Sizes are held against the manifest at every start, checksums only where the operator asks for it: reading a
+model through once takes seconds, and a server is ready sooner. Without a manifest the checksum is computed
+beside everything else, and is unknown until then.
 """
 
 import hashlib
 import re
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -49,40 +55,57 @@ class Manifest(BaseModel):
 class ModelArchive:
     """One model on disk.
 
-    gguf: the file to load, the first shard of a split model. sha256: of that file.
-    sha256_from: "manifest", or "computed" where the archive has no manifest.
-    profile: the archive's own prompt profile, if it has one.
+    gguf: the file to load, the first shard of a split model. checksum: that file's SHA-256, when it is known;
+    OSError if it can't be. sha256_from: "manifest", which vouches for it; "verified", the manifest's and seen
+    to be true; or "computed", where the archive has no manifest. profile: the archive's own prompt profile,
+    if it has one.
     """
 
     gguf: Path
     shards: tuple[Path, ...]
-    sha256: str
-    sha256_from: Literal["manifest", "computed"]
+    checksum: Future[str]
+    sha256_from: Literal["manifest", "verified", "computed"]
     profile: Path | None
 
+    @property
+    def sha256(self) -> str | None:
+        """The SHA-256 of the file to load, None as long as it is unknown."""
+        known = self.checksum.done() and self.checksum.exception() is None
+        return self.checksum.result() if known else None
 
-def open_archive(model_dir: Path, gguf_path: Path | None) -> ModelArchive:
-    """Find the model, check its files against the manifest, and settle its checksum.
+
+def open_archive(
+    model_dir: Path, gguf_path: Path | None, verify: Literal["sizes", "full"] = "sizes"
+) -> ModelArchive:
+    """Find the model and check its files against the manifest: their sizes, or their contents too.
 
     Raises ArchiveError that names the file and the next step.
     """
     try:
-        return _open(model_dir, gguf_path)
+        return _open(model_dir, gguf_path, verify)
     except OSError as error:
         raise ArchiveError(f"{error.filename}: can't be read: {error.strerror}.") from None
 
 
-def _open(model_dir: Path, gguf_path: Path | None) -> ModelArchive:
+def _open(model_dir: Path, gguf_path: Path | None, verify: Literal["sizes", "full"]) -> ModelArchive:
     gguf = _discover(model_dir) if gguf_path is None else _explicit(gguf_path)
     shards = tuple(_shards_of(gguf))
     for shard in shards:
         _check_is_gguf(shard)
     manifest_path, profile_path = gguf.parent / MANIFEST_NAME, gguf.parent / PROFILE_NAME
+    profile = _existing(profile_path)
+    checksum: Future[str] = Future()
     if manifest_path.is_file():
-        return ModelArchive(
-            gguf, shards, _manifest_sha256(manifest_path, gguf, shards), "manifest", _existing(profile_path)
-        )
-    return ModelArchive(gguf, shards, _sha256(gguf), "computed", _existing(profile_path))
+        files = _read_manifest(manifest_path, shards)
+        if verify == "full":
+            _check_contents(files, gguf.parent)
+        checksum.set_result(files[gguf.name].sha256)
+        return ModelArchive(gguf, shards, checksum, "verified" if verify == "full" else "manifest", profile)
+    if verify == "full":
+        checksum.set_result(_sha256(gguf))
+    else:
+        threading.Thread(target=_compute, args=(checksum, gguf), name="checksum", daemon=True).start()
+    return ModelArchive(gguf, shards, checksum, "computed", profile)
 
 
 def _existing(path: Path) -> Path | None:
@@ -160,7 +183,7 @@ def _check_is_gguf(path: Path) -> None:
         raise ArchiveError(f"{path} is no GGUF file (it does not begin with GGUF): upload the model again.")
 
 
-def _manifest_sha256(path: Path, gguf: Path, shards: Sequence[Path]) -> str:
+def _read_manifest(path: Path, shards: Sequence[Path]) -> dict[str, ManifestFile]:
     try:
         manifest = Manifest.model_validate_json(path.read_bytes())
     except ValidationError as error:
@@ -182,7 +205,24 @@ def _manifest_sha256(path: Path, gguf: Path, shards: Sequence[Path]) -> str:
     for shard in shards:
         if shard.name not in listed:
             raise ArchiveError(f"{path} does not list {shard.name}: package the model again.")
-    return listed[gguf.name].sha256
+    return listed
+
+
+def _check_contents(files: dict[str, ManifestFile], directory: Path) -> None:
+    for entry in files.values():
+        sha256 = _sha256(directory / entry.file)
+        if sha256 != entry.sha256:
+            raise ArchiveError(
+                f"{directory / entry.file} has the SHA-256 {sha256}, but {MANIFEST_NAME} says {entry.sha256}:"
+                " upload it again."
+            )
+
+
+def _compute(checksum: Future[str], path: Path) -> None:
+    try:
+        checksum.set_result(_sha256(path))
+    except OSError as error:
+        checksum.set_exception(error)
 
 
 def _sha256(path: Path) -> str:

@@ -1,10 +1,12 @@
 import hashlib
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from semif_server import archive as archive_module
 from semif_server.archive import open_archive
 from semif_server.errors import ArchiveError
 
@@ -29,7 +31,8 @@ def test_the_only_gguf_is_found_and_hashed(tmp_path: Path) -> None:
     archive = open_archive(tmp_path, None)
     assert archive.gguf == tmp_path / "model.gguf"
     assert archive.shards == (archive.gguf,)
-    assert (archive.sha256, archive.sha256_from) == (hashlib.sha256(CONTENT).hexdigest(), "computed")
+    assert archive.checksum.result(30) == hashlib.sha256(CONTENT).hexdigest() == archive.sha256
+    assert archive.sha256_from == "computed"
     assert archive.profile is None
 
 
@@ -156,6 +159,58 @@ def test_a_manifest_must_list_every_file_of_the_model_once(tmp_path: Path) -> No
     put_manifest(tmp_path, *names, names[0])
     with pytest.raises(ArchiveError, match=r"listed twice"):
         open_archive(tmp_path, None)
+
+
+def test_the_start_does_not_wait_for_a_checksum_that_nobody_gave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "model.gguf")
+    may_go_on = threading.Event()
+    compute = archive_module._sha256
+
+    def compute_late(path: Path) -> str:
+        assert may_go_on.wait(30)
+        return compute(path)
+
+    monkeypatch.setattr(archive_module, "_sha256", compute_late)
+    archive = open_archive(tmp_path, None)
+    assert (archive.sha256, archive.sha256_from) == (None, "computed")
+    may_go_on.set()
+    assert archive.checksum.result(30) == archive.sha256
+
+
+def test_a_checksum_that_can_not_be_computed_stays_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path, "model.gguf")
+
+    def fail(path: Path) -> str:
+        raise OSError(5, "Input/output error", str(path))
+
+    monkeypatch.setattr(archive_module, "_sha256", fail)
+    archive = open_archive(tmp_path, None)
+    assert isinstance(archive.checksum.exception(30), OSError)
+    assert archive.sha256 is None
+
+
+def test_contents_are_held_against_the_manifest_on_request(tmp_path: Path) -> None:
+    names = ["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"]
+    put(tmp_path, *names)
+    sha256 = hashlib.sha256(CONTENT).hexdigest()
+    put_manifest(tmp_path, *names, sha256=sha256)
+    archive = open_archive(tmp_path, None, "full")
+    assert (archive.sha256, archive.sha256_from) == (sha256, "verified")
+
+    put(tmp_path, names[1], content=CONTENT[:-1] + b"!")
+    assert open_archive(tmp_path, None).sha256_from == "manifest"
+    with pytest.raises(ArchiveError, match=rf"{names[1]} has the SHA-256 \w+, but model-manifest\.json says"):
+        open_archive(tmp_path, None, "full")
+
+
+def test_full_verification_without_a_manifest_settles_the_checksum_first(tmp_path: Path) -> None:
+    put(tmp_path, "model.gguf")
+    archive = open_archive(tmp_path, None, "full")
+    assert (archive.sha256, archive.sha256_from) == (hashlib.sha256(CONTENT).hexdigest(), "computed")
 
 
 def test_a_directory_that_can_not_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
