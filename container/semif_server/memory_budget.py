@@ -81,9 +81,7 @@ def host_budget(limit_bytes: int, limit_from: Literal["cgroup", "machine"], weig
     reserve_bytes = min(_RESERVE_BYTES, limit_bytes // 4)
     most_bytes = max(0, limit_bytes - weights_bytes - reserve_bytes) // 2
     comfortable_bytes = min(most_bytes, max(_COMFORTABLE_BYTES, weights_bytes))
-    return Budget(
-        comfortable_bytes, most_bytes, f"half of what the model leaves of the {limit_from}'s memory"
-    )
+    return Budget(comfortable_bytes, most_bytes, limit_from)
 
 
 def gpu_budget(free_bytes: int) -> Budget:
