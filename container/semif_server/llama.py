@@ -177,7 +177,7 @@ class LlamaModel:
         return str(source.decode("utf-8", "replace"))
 
     def new_context(self, *, sequences: int, sequence_tokens: int, threads: int) -> "LlamaContext":
-        """A context of `sequences` sequences of sequence_tokens each. Raises ModelError if it can't be had."""
+        """A context whose sequences hold sequence_tokens each. Raises ModelError if it can't be had."""
         return LlamaContext(
             self._handle,
             self.vocabulary.n_tokens,
@@ -292,7 +292,9 @@ class LlamaContext:
         for piece in pieces:
             stop = start + len(piece.tokens)
             if not start < stop <= self.micro_batch:
-                raise ValueError(f"a decode of {stop} tokens or an empty piece; up to {self.micro_batch} are possible")
+                raise ValueError(
+                    f"a decode of {stop} tokens or an empty piece; up to {self.micro_batch} are possible"
+                )
             batch.tokens[start:stop] = piece.tokens
             batch.positions[start:stop] = np.arange(piece.position, piece.position + stop - start)
             batch.sequences[start:stop] = piece.sequence

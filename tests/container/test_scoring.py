@@ -286,7 +286,7 @@ def test_options_keep_the_request_order(hybrid: Serving) -> None:
     options = [{"id": f"o{index}", "description": f"Choice number {index}."} for index in (5, 3, 16, 1)]
     result = hybrid.decide({"decision": decision(options=options)})["result"]
     assert result["option_ids"] == ["o5", "o3", "o16", "o1"]
-    assert result["answer_token_ids"] == list(hybrid.assembly.encoder.slot_ids[:4])
+    assert result["answer_token_ids"] == [code.tokens[0] for code in hybrid.assembly.encoder.codes_for(4)]
 
 
 @pytest.mark.parametrize("which", ["smollm2", "hybrid"])

@@ -87,7 +87,7 @@ class PrefixCache:
         return sum(bool(held.keys) for held in self._held)
 
     def boundaries(self, row: Row) -> int:
-        """How many of the row's chunks some sequence holds; the last chunk never counts, its logits are new."""
+        """How many of the row's chunks some sequence holds, but for the last, whose logits are wanted."""
         for count in range(len(row.chunks) - 1, 0, -1):
             if self._holders.get(row.keys[count - 1]):
                 return count
@@ -98,7 +98,9 @@ class PrefixCache:
         count = self.boundaries(row)
         return row.chunks[count - 1].stop if count else 0
 
-    def place(self, row: Row, *, busy: Set[int] = frozenset(), own: Set[bytes] = frozenset()) -> Placement | None:
+    def place(
+        self, row: Row, *, busy: Set[int] = frozenset(), own: Set[bytes] = frozenset()
+    ) -> Placement | None:
         """Choose the sequence for a row's next chunk, and enter what the operations will have done.
 
         busy: sequences of the same decode. own: claims of the row's own request, given up rather than
@@ -133,7 +135,7 @@ class PrefixCache:
         return Placement(sequence, count, tuple(operations))
 
     def advance(self, sequence: int, row: Row) -> Copy | None:
-        """Enter that the row's next chunk was decoded in a sequence; gives the copy that keeps a new prefix."""
+        """Enter that a sequence holds the row's next chunk; gives the copy that keeps a new prefix."""
         count = len(self._held[sequence].keys) + 1
         durable = self._held[sequence].durable if self._can_cut else 0
         is_durable = row.chunks[count - 1].stop == row.durable_end
@@ -170,7 +172,9 @@ class PrefixCache:
     def _lost(self, sequence: int, kept: int) -> set[bytes]:
         """The prefixes that no sequence holds any more when one keeps its first `kept` boundaries only."""
         keys = self._held[sequence].keys
-        return {key for key in self._usable(keys) if key not in keys[:kept] and self._holders[key] == {sequence}}
+        return {
+            key for key in self._usable(keys) if key not in keys[:kept] and self._holders[key] == {sequence}
+        }
 
     def _set(self, sequence: int, keys: list[bytes], durable: int = 0) -> None:
         held = self._held[sequence]

@@ -143,7 +143,9 @@ class Scheduler:
         """Tokens that are decoded before a request of own_tokens is done, if nothing else arrives."""
         remaining = [self._remaining_of(run) for run in self._requests.values()]
         shorter = sum(one for one in remaining if one <= own_tokens)
-        return shorter + max((min(one, self._max_step_tokens) for one in remaining if one > own_tokens), default=0)
+        return shorter + max(
+            (min(one, self._max_step_tokens) for one in remaining if one > own_tokens), default=0
+        )
 
     def queued_tokens(self) -> int:
         """Tokens still to decode for all requests."""
@@ -172,7 +174,9 @@ class Scheduler:
             share_s = elapsed_s * len(one.tokens) / step.tokens
             self._enter(one, row_logits, share_s, now_s)
         # Whoever was removed meanwhile must not claim anything any more.
-        touched = {one.owner.number: one.owner for one in step.assignments if one.owner.number in self._requests}
+        touched = {
+            one.owner.number: one.owner for one in step.assignments if one.owner.number in self._requests
+        }
         for owner in touched.values():
             owner.served_at = self._decoded_tokens
             if owner.started_s is None:
@@ -195,7 +199,9 @@ class Scheduler:
             self._cache.forget(sequence)
         return sequences
 
-    def _enter(self, one: Assignment, logits: NDArray[np.float32] | None, share_s: float, now_s: float) -> None:
+    def _enter(
+        self, one: Assignment, logits: NDArray[np.float32] | None, share_s: float, now_s: float
+    ) -> None:
         run = one.run
         copy = self._cache.advance(one.sequence, run.row)
         if copy is not None:
@@ -233,12 +239,14 @@ class Scheduler:
         room = self._max_step_tokens - len(first.tokens)
         keys = {first.run.row.keys[first.chunk]}
         busy = {first.sequence}
-        candidates = []
+        candidates: list[tuple[int, int, RequestRun, RowRun]] = []
         for owner in ranked:
             for run in owner.undone:
                 if run is not first.run:
                     chunk = run.row.chunks[self._cache.boundaries(run.row)]
-                    candidates.append((abs(chunk.stop - chunk.start - len(first.tokens)), len(candidates), owner, run))
+                    candidates.append(
+                        (abs(chunk.stop - chunk.start - len(first.tokens)), len(candidates), owner, run)
+                    )
         added = []
         for _, _, owner, run in sorted(candidates, key=lambda one: one[:2]):
             chunk_index = self._cache.boundaries(run.row)

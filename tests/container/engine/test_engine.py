@@ -239,7 +239,9 @@ def test_a_cancelled_request_is_not_evaluated(engine: Engine, context: Recording
     assert context.decoded == len(HEAD) + 2 * 2
 
 
-def test_cancelling_ends_the_decode_that_is_for_nobody_else(engine: Engine, context: RecordingContext) -> None:
+def test_cancelling_ends_the_decode_that_is_for_nobody_else(
+    engine: Engine, context: RecordingContext
+) -> None:
     context.entered.clear()
     context.gate.clear()
     one = engine.submit(SINGLE, time.perf_counter())

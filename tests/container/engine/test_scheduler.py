@@ -14,7 +14,9 @@ from semif_server.engine.prepare import PreparedRequest
 from semif_server.engine.scheduler import Batching, RequestRun, Scheduler, Step
 from tests.container.engine.contexts import HEAD, MICRO_BATCH, RecordingContext, fresh_logits, request
 
-STATES = [tuple(range(base, base + length)) for base, length in ((100, 70), (300, 120), (600, 230), (900, 10))]
+STATES = [
+    tuple(range(base, base + length)) for base, length in ((100, 70), (300, 120), (600, 230), (900, 10))
+]
 
 
 @dataclass
@@ -92,7 +94,7 @@ requests = st.builds(
 def test_every_answer_is_its_fresh_one_whatever_happens(
     rig: Rig, history: list[PreparedRequest | str], seed: int
 ) -> None:
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311  # a history, no secret
     wanted: list[RequestRun] = []
     for event in history:
         if isinstance(event, PreparedRequest):
@@ -119,7 +121,7 @@ def test_with_two_sequences_a_cutting_memory_still_answers() -> None:
     rig = Rig(2, can_cut=True, batching="exact")
     runs = [rig.add(request((state, (7,)), (state, (8,)), seconds=(20, 21))) for state in STATES]
     rig.run()
-    assert rig.answered == sorted(runs, key=lambda run: rig.answered.index(run))
+    assert set(map(id, rig.answered)) == set(map(id, runs))
     for run in runs:
         rig.check(run)
 
