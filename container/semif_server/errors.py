@@ -19,6 +19,7 @@ messages, so they stay out of responses and logs. The one exception is the name 
 of the contract itself, and only if it looks like a field name.
 """
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
@@ -32,6 +33,7 @@ class Code(StrEnum):
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
     UNSUPPORTED_CONTENT_ENCODING = "unsupported_content_encoding"
     BODY_TOO_LARGE = "body_too_large"
+    INVALID_HTTP = "invalid_http"
     EMPTY_BODY = "empty_body"
     INVALID_UTF8 = "invalid_utf8"
     INVALID_JSON = "invalid_json"
@@ -140,6 +142,13 @@ class RequestError(SemifServerError):
         """The HTTP status of this error."""
         return status_of(self.code)
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """The HTTP headers that go with this error."""
+        if self.retry_after_s is None:
+            return {}
+        return {"retry-after": str(max(1, math.ceil(self.retry_after_s)))}
+
     def body(self) -> dict[str, object]:
         """The wire shape of the error."""
         return {
@@ -203,8 +212,8 @@ def busy(wait_s: float, deadline_s: float, retry_after_s: float) -> UnavailableE
     """The answer would come too late. wait_s: from now to that answer, as estimated."""
     return UnavailableError(
         Code.BUSY,
-        f"The answer would take about {wait_s:,.0f} seconds, and {deadline_s:g} after its arrival a request is"
-        f" given up. Send it again in {retry_after_s:.0f} seconds, or fewer decisions at once;"
+        f"The answer would take about {wait_s:,.0f} seconds, and {deadline_s:g} after it arrived a request"
+        f" is given up. Send it again in {retry_after_s:.0f} seconds, or fewer decisions at once;"
         " the operator can add instances or raise SEMIF_DEADLINE_S.",
         retry_after_s,
     )
