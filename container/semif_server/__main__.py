@@ -33,7 +33,8 @@ def main() -> int:
         return _serve(load_settings())
     except StartError as error:
         print(f"semif_server: {error}", file=sys.stderr, flush=True)
-        return EXIT_NOT_STARTED
+        # At once: in its thread llama.cpp may still be loading, and its library must not be taken down.
+        _exit_now(EXIT_NOT_STARTED)
 
 
 def _serve(settings: Settings) -> int:
@@ -41,12 +42,18 @@ def _serve(settings: Settings) -> int:
     archive = open_archive(settings.model_dir, settings.gguf_path, settings.verify)
     profile = load_profile(archive.profile)
 
-    # Late, so that a wrong setting or archive is told at once: llama.cpp and the web server take longest.
+    # Late, so that a wrong setting or archive is told at once: llama.cpp and the web server take longest. And
+    # side by side: llama.cpp reads and clears memory while Python imports.
+    from semif_server.loading import begin_to_load  # noqa: PLC0415
+
+    loading = begin_to_load(settings, archive)
+
     from semif_server.assembly import assemble, describe  # noqa: PLC0415
     from semif_server.server import DrainingServer, bind  # noqa: PLC0415
+    from semif_server.warm_up import warm_up  # noqa: PLC0415
 
     listener = bind(settings.host, settings.port)
-    assembly = assemble(settings, archive, profile)
+    assembly = assemble(settings, archive, profile, loading.result())
     engine = assembly.engine
     engine.start()
 
@@ -55,7 +62,13 @@ def _serve(settings: Settings) -> int:
         log_event(_log, "ready", **facts, start_s=round(time.perf_counter() - started_s, 3))
 
     if not engine.has_failed:
-        server = DrainingServer(assembly.app, engine, say_ready, max_body_bytes=settings.max_body_bytes)
+        server = DrainingServer(
+            assembly.app,
+            engine,
+            lambda: warm_up(assembly.preparer, engine),
+            say_ready,
+            max_body_bytes=settings.max_body_bytes,
+        )
         server.run(sockets=[listener])
 
     code = EXIT_ENGINE_STOPPED if engine.has_failed else 0
@@ -69,7 +82,7 @@ def _serve(settings: Settings) -> int:
 
 
 def _stop_while_starting(_signal: int, _frame: FrameType | None) -> NoReturn:
-    sys.exit(0)
+    _exit_now(0)
 
 
 def _exit_now(code: int) -> NoReturn:

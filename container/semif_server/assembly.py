@@ -10,25 +10,15 @@ from fastapi import FastAPI
 from semif_server import __version__, llama
 from semif_server.archive import ModelArchive
 from semif_server.contract.semif import SemifContract
+from semif_server.emf import EmfReporter
 from semif_server.encoding import PromptEncoder
 from semif_server.engine.engine import Engine
-from semif_server.engine.prefix_cache import FEWEST_SEQUENCES_COPYING, FEWEST_SEQUENCES_CUTTING
 from semif_server.engine.prepare import Preparer
 from semif_server.http import create_app
-from semif_server.library_check import check_decode, check_vocabulary
-from semif_server.library_defaults import check_defaults
-from semif_server.llama_memory import devices, free_gpu_bytes, measure_memory
-from semif_server.machine import memory_limit
-from semif_server.memory_budget import (
-    CELL_PAD_TOKENS,
-    Budget,
-    MemoryPlan,
-    check_trained_context,
-    given_budget,
-    gpu_budget,
-    host_budget,
-    plan_memory,
-)
+from semif_server.llama_memory import devices
+from semif_server.loading import LoadedModel, load_model
+from semif_server.memory_budget import MemoryPlan
+from semif_server.metrics import Metrics
 from semif_server.profile import Profile
 from semif_server.settings import Settings
 from semif_server.template import ChatTemplate
@@ -57,20 +47,20 @@ class Assembly:
         self.model.close()
 
 
-def assemble(settings: Settings, archive: ModelArchive, profile: Profile) -> Assembly:
-    """Load the model and wire all parts. Raises StartError when this model can't serve like this."""
-    check_defaults(llama.llama_cpp)
-    model = llama.LlamaModel(archive.gguf, n_gpu_layers=settings.n_gpu_layers)
-    check_trained_context(settings.max_tokens, model.n_ctx_train)
+def assemble(
+    settings: Settings, archive: ModelArchive, profile: Profile, loaded: LoadedModel | None = None
+) -> Assembly:
+    """Wire all parts around the model, which is loaded if it is not given.
+
+    Raises StartError when this model can't serve like this.
+    """
+    loaded = loaded or load_model(settings, archive)
+    model, context = loaded.model, loaded.context
     vocabulary = model.vocabulary
     template = ChatTemplate(
         model.chat_template(), bos_token=vocabulary.bos_text(), eos_token=vocabulary.eos_text()
     )
     encoder = PromptEncoder(vocabulary, template, profile)
-    memory = _plan_memory(settings, archive, model)
-    context = model.new_context(
-        sequences=memory.sequences, sequence_tokens=memory.sequence_tokens, threads=settings.threads
-    )
     preparer = Preparer(
         encoder,
         micro_batch=context.micro_batch,
@@ -91,38 +81,15 @@ def assemble(settings: Settings, archive: ModelArchive, profile: Profile) -> Ass
         max_queue_tokens=settings.max_queue_tokens,
     )
     concurrent.futures.wait([archive.checksum], _CHECKSUM_S)
-    app = create_app(engine, preparer, contract, max_body_bytes=settings.max_body_bytes)
-    return Assembly(model, memory, context, encoder, preparer, engine, app)
-
-
-def _plan_memory(settings: Settings, archive: ModelArchive, model: llama.LlamaModel) -> MemoryPlan:
-    """Try the model in a small context, measure its memory there, and divide what there is."""
-    probe = model.new_context(sequences=1, sequence_tokens=CELL_PAD_TOKENS, threads=settings.threads)
-    try:
-        check_vocabulary(model.vocabulary)
-        check_decode(probe, model.vocabulary.n_tokens)
-        cost = measure_memory(probe)
-        # While the probe holds the buffers that every decode computes in, so that they are not counted on.
-        gpu_bytes = free_gpu_bytes() if settings.n_gpu_layers else None
-    finally:
-        probe.close()
-    return plan_memory(
-        cost,
-        _budget(settings, archive, gpu_bytes),
-        max_tokens=settings.max_tokens,
-        sequences=settings.sequences,
-        fewest=FEWEST_SEQUENCES_CUTTING if probe.can_cut_tail else FEWEST_SEQUENCES_COPYING,
+    app = create_app(
+        engine,
+        preparer,
+        contract,
+        max_body_bytes=settings.max_body_bytes,
+        metrics=Metrics(engine),
+        emf=EmfReporter(engine, model=archive.gguf.name) if settings.emf else None,
     )
-
-
-def _budget(settings: Settings, archive: ModelArchive, gpu_bytes: int | None) -> Budget:
-    if settings.cache_bytes is not None:
-        return given_budget(settings.cache_bytes)
-    if gpu_bytes is not None:
-        return gpu_budget(gpu_bytes)
-    limit = memory_limit()
-    weights_bytes = sum(shard.stat().st_size for shard in archive.shards)
-    return host_budget(limit.limit_bytes, limit.limit_from, weights_bytes)
+    return Assembly(model, loaded.memory, context, encoder, preparer, engine, app)
 
 
 def _gguf_facts(archive: ModelArchive) -> dict[str, object]:
