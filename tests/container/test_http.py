@@ -53,7 +53,7 @@ BAD_BODIES: list[tuple[Any, int, str, str | None]] = [
     ({"decision": decision(state=[])}, 400, "empty_state", "decision.state"),
     ({"decision": decision(options=[option("a")])}, 400, "too_few_options", "decision.options"),
     (
-        {"decision": decision(options=[option(str(i)) for i in range(17)])},
+        {"decision": decision(options=[option(str(i)) for i in range(256)])},
         400,
         "too_many_options",
         "decision.options",
@@ -189,7 +189,7 @@ def test_a_prompt_over_the_token_limit_says_how_many_and_the_limit(hybrid: Servi
 
 def test_a_prompt_at_the_token_limit_is_answered(hybrid: Serving) -> None:
     # One blank-free character is one token of the byte vocabulary.
-    base = len(hybrid.prepare(decision(state="x")).tokens)
+    base = len(hybrid.prepare(decision(state="x")).prompt.tokens)
     at_limit = decision(state="x" * (4096 - base + 1))
     assert hybrid.decide({"decision": at_limit})["result"]["input_tokens"] == 4096
     over = decision(state=at_limit["state"] + "x")
@@ -203,7 +203,8 @@ def test_a_request_over_its_token_limit_is_refused(hybrid: Serving) -> None:
     asked = [decision(id=str(index), state="s" * 100, question="q" * 1500) for index in range(30)]
     error = assert_refused(hybrid.post({"decisions": asked}), 422, "request_too_long", "decisions")
     first, *_ = (hybrid.prepare(one) for one in asked)
-    needed = len(first.tokens) + 29 * (len(first.tokens) - first.plan.prefix_end)
+    row = first.rows[0]
+    needed = len(row.tokens) + 29 * (len(row.tokens) - row.durable_end)
     assert f"{needed:,} tokens" in error["message"]
     assert "32,768" in error["message"]
 
@@ -216,6 +217,7 @@ def test_a_request_over_its_token_limit_is_refused(hybrid: Serving) -> None:
         ("GET", "/docs", 404, "not_found"),
         ("GET", "/openapi.json", 404, "not_found"),
         ("GET", "/invocations", 405, "method_not_allowed"),
+        ("POST", "/metrics", 405, "method_not_allowed"),
         ("POST", "/ping", 405, "method_not_allowed"),
     ],
 )
@@ -228,10 +230,12 @@ def test_ping_is_an_empty_object(hybrid: Serving) -> None:
     assert (response.status_code, response.content) == (200, b"{}")
 
 
-def test_the_default_limits_accept_255_options_on_the_wire_only(hybrid: Serving) -> None:
-    response = hybrid.post({"decision": decision(options=[option(str(index)) for index in range(255)])})
-    error = assert_refused(response, 400, "too_many_options", "decision.options")
-    assert "slots for 16" in error["message"]
+def test_more_options_than_single_token_codes_are_answered(hybrid: Serving) -> None:
+    options = [option(str(index)) for index in range(80)]
+    result = hybrid.decide({"decision": decision(options=options)})["result"]
+    assert result["option_ids"] == [str(index) for index in range(80)]
+    assert sum(result["probabilities"]) == pytest.approx(1)
+    assert any(isinstance(token, list) and len(token) == 2 for token in result["answer_token_ids"])
 
 
 def test_a_bug_is_a_500_that_says_so_and_the_next_answer_is_right(
@@ -271,9 +275,7 @@ def test_a_logit_that_is_not_finite_is_a_bug_and_never_an_answer(
 
     def poisoned(*arguments: Any, **options: Any) -> Any:
         logits = decode(context, *arguments, **options)
-        if logits is not None:
-            logits[:] = float("nan")
-        return logits
+        return [None if one is None else one * float("nan") for one in logits]
 
     monkeypatch.setattr(context, "decode", poisoned)
     assert_refused(hybrid.post({"decision": PASSWORD_RESET}), 500, "internal_error", None)
@@ -291,6 +293,8 @@ def test_one_log_line_per_request(hybrid: Serving, caplog: pytest.LogCaptureFixt
         result["input_tokens"],
         result["cached_tokens"],
     )
-    assert answered["ms"] > 0
+    assert min(answered["queue_ms"], answered["decode_ms"]) > 0
+    assert answered["total_ms"] >= answered["queue_ms"] + answered["prefill_ms"] + answered["decode_ms"]
+    assert "queue_ms" not in refusal
     assert (refusal["status"], refusal["code"]) == (400, "not_an_object")
     assert refusal["id"] == refused.headers["x-request-id"] != answered["id"]
