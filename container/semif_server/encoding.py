@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Protocol
 
+from semif_server.codes import Code, find_codes
 from semif_server.errors import ModelError
 from semif_server.profile import Profile
 from semif_server.prompt import to_json, user_message
@@ -67,12 +68,37 @@ class PromptEncoder:
         self._before = self._encode_before()
         self._after = tuple(vocabulary.tokenize(self._pieces.after, parse_special=True))
         self._check_text_is_kept()
-        self.slot_ids: tuple[int, ...] = self._find_slots()
+        self._codes = find_codes(
+            self._tokens_behind, profile.slots, vocabulary_codes=profile.vocabulary_codes
+        )
         self.head: tuple[int, ...] = self.encode(to_json("probe"), "probe", ("probe", "probe")).head
 
+    @property
+    def options_in_one_step(self) -> int:
+        """How many options one evaluation of the prompt decides among; more take a second step."""
+        return self._codes.options_in_one_step
+
+    @property
+    def max_options(self) -> int:
+        """How many options a decision may have with this model and this profile."""
+        return self._codes.max_options
+
+    @property
+    def single_token_codes(self) -> int:
+        """How many codes of one token there are, also beyond the options that a request may have."""
+        return max(len(self._codes.slots), len(self._codes.singles))
+
+    def codes_for(self, n_options: int) -> tuple[Code, ...]:
+        """What stands for the options of a decision, in their order. Raises ValueError beyond max_options."""
+        return self._codes.codes_for(n_options)
+
     def encode(self, state_json: str, question: str, descriptions: Sequence[str]) -> EncodedPrompt:
-        """Encode one decision. state_json: the state as prompt.to_json gives it."""
-        message = user_message(self._profile, state_json, question, descriptions)
+        """Encode one decision. state_json: the state as prompt.to_json gives it.
+
+        The options are shown with the codes that codes_for gives for so many.
+        """
+        slots = [code.text for code in self.codes_for(len(descriptions))]
+        message = user_message(self._profile.payload, state_json, question, slots, descriptions)
         sha256 = hashlib.sha256(self._pieces.render(message.text).encode()).hexdigest()
         ids, ends = self._encode_plain(message.text)
         spelled_bytes = ends[-1] if ends else 0
@@ -129,28 +155,27 @@ class PromptEncoder:
         return [text[start:stop] for start, stop in pairwise(cuts)]
 
     def _check_text_is_kept(self) -> None:
+        keys, slots = self._profile.payload, self._profile.slots[:2]
         for state in _PROBE_STATES:
-            message = user_message(self._profile, to_json(state), "probe", ("probe", "probe"))
+            message = user_message(keys, to_json(state), "probe", slots, ("probe", "probe"))
             if self._encode_plain(message.text)[1][-1:] != [len(message.text.encode())]:
                 raise ModelError(
                     "The model's tokenizer changes the text it is given (its tokens do not spell it byte for"
                     " byte), so prompts can't be cut into segments. Use a GGUF with a lossless tokenizer."
                 )
 
-    def _find_slots(self) -> tuple[int, ...]:
-        """One token per slot that stays one token behind the prompt's own ending."""
-        ids: list[int] = []
-        for slot in self._profile.slots:
-            appended = self._vocabulary.tokenize(self._pieces.after + slot, parse_special=True)
-            if len(appended) != len(self._after) + 1 or tuple(appended[:-1]) != self._after:
-                raise ModelError(
-                    f"The profile's slot {slot!r} is not one token of this model behind the prompt:"
-                    " use a profile with other slots."
-                )
-            if self._vocabulary.piece(appended[-1]) != slot.encode():
-                raise ModelError(f"The profile's slot {slot!r} has no token of its own in this model.")
-            ids.append(appended[-1])
-        return tuple(ids)
+    def _tokens_behind(self, text: str) -> tuple[int, ...] | None:
+        """The tokens with which an answer begins that is this text, as the tokenizer itself cuts it.
+
+        None where the text changes the tokens of the prompt's ending, or is not what its tokens spell.
+        """
+        tokens = tuple(self._vocabulary.tokenize(self._pieces.after + text, parse_special=True))
+        n_after = len(self._after)
+        if tokens[:n_after] != self._after:
+            return None
+        answer = tokens[n_after:]
+        spelled = b"".join(self._vocabulary.piece(token) for token in answer)
+        return answer if spelled == text.encode() else None
 
 
 def _marker_pattern(vocabulary: Vocabulary, template_source: str) -> re.Pattern[str] | None:

@@ -37,7 +37,11 @@ class PayloadKeys(BaseModel):
 
 
 class Profile(BaseModel):
-    """`profile.json`, version 1. `name` is the prompt_version of responses."""
+    """`profile.json`, version 1. `name` is the prompt_version of responses.
+
+    vocabulary_codes: a decision with more options than slots may use all single-token codes of the model's
+    vocabulary. Without it, codes are made of the slots alone, two at a time.
+    """
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
@@ -46,6 +50,7 @@ class Profile(BaseModel):
     system: _Text
     payload: PayloadKeys
     slots: Annotated[tuple[_Text, ...], Field(min_length=2, max_length=255, strict=False)]
+    vocabulary_codes: bool = False
 
     @model_validator(mode="after")
     def _unique_slots(self) -> Self:

@@ -1,4 +1,4 @@
-"""Profile and decision → the user message, with the byte offsets at which its segments end. Pure.
+"""Keys, slots and decision → the user message, with the byte offsets at which its segments end. Pure.
 
 The message is `json.dumps({state, question, options})` in that key order with json's default separators,
 so everything up to the end of the state is the same for all questions about one state.
@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from semif_server.profile import Profile
+from semif_server.profile import PayloadKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,12 @@ def to_json(value: object) -> str:
 
 
 def user_message(
-    profile: Profile, state_json: str, question: str, descriptions: Sequence[str]
+    keys: PayloadKeys, state_json: str, question: str, slots: Sequence[str], descriptions: Sequence[str]
 ) -> UserMessage:
-    """Write the user message. state_json: the state as to_json gives it."""
-    keys = profile.payload
+    """Write the user message. state_json: the state as to_json gives it. slots: one per description."""
     options = [
         {keys.slot: slot, keys.description: description}
-        for slot, description in zip(profile.slots, descriptions, strict=False)
+        for slot, description in zip(slots, descriptions, strict=True)
     ]
     head = f"{{{to_json(keys.state)}:"
     state = f" {state_json}, {to_json(keys.question)}:"

@@ -1,17 +1,17 @@
 """The SemIf contract: `{"decision": …}` or `{"decisions": […]}`, to and from the engine's types."""
 
 import re
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
+from semif_server.codes import MAX_OPTIONS
 from semif_server.contract.strict_json import parse_json
 from semif_server.engine.task import DecisionRequest, DecisionResult, DecisionTask, RequestResult
 from semif_server.errors import Code, ContractError
 from semif_server.prompt import to_json
 
-MAX_OPTIONS: Final = 255
 OWN_NAMES: Final = frozenset({"decision", "decisions", "id", "state", "question", "options", "description"})
 _FIELD_NAME: Final = re.compile(r"[a-z_][A-Za-z0-9_]{0,63}")
 
@@ -33,13 +33,14 @@ class DecisionIn(BaseModel):
     id: str
     state: str | dict[str, Any] | list[Any]
     question: str
-    options: Annotated[list[OptionIn], Field(max_length=MAX_OPTIONS)]
+    options: list[OptionIn]
 
 
 class SemifContract:
     """Reads requests within this server's limits and writes responses.
 
-    max_options: how many answer slots the profile has. model: what responses say about the model.
+    max_options: how many options the model and its profile have codes for. model: what responses say about
+    the model.
     """
 
     def __init__(
@@ -167,8 +168,8 @@ class SemifContract:
         if len(options) > self._max_options:
             raise ContractError(
                 Code.TOO_MANY_OPTIONS,
-                f"{len(options)} options are given; this model's prompt profile has slots for"
-                f" {self._max_options}. Send fewer, or decide in two steps.",
+                f"{len(options)} options are given; the limit is {self._max_options}"
+                f"{_why_fewer(self._max_options)}. Send fewer, or decide in two steps: among groups first.",
                 path,
             )
         seen: set[str] = set()
@@ -182,6 +183,12 @@ class SemifContract:
                     f"{path}.{index}.id",
                 )
             seen.add(option.id)
+
+
+def _why_fewer(max_options: int) -> str:
+    return (
+        "" if max_options == MAX_OPTIONS else ", as many as this model has codes for under its prompt profile"
+    )
 
 
 def _refuse_blank(text: str, path: str) -> None:
@@ -225,9 +232,5 @@ def _contract_error(detail: ErrorDetails, path: str, value: Any) -> ContractErro
     field = ".".join((path, *(str(step) for step in location)))
     if kind == "missing":
         return ContractError(Code.MISSING_FIELD, f"`{field}` is missing.", field)
-    if kind == "too_long":
-        return ContractError(
-            Code.TOO_MANY_OPTIONS, f"More than {MAX_OPTIONS} options are given. Send fewer.", field
-        )
     wanted = _TYPES.get(str(location[-1]), "an object") if location else "an object"
     return ContractError(Code.WRONG_TYPE, f"`{field}` must be {wanted}.", field)

@@ -3,25 +3,23 @@
 from dataclasses import dataclass
 
 from semif_server.encoding import EncodedPrompt, PromptEncoder
-from semif_server.engine.plan import Plan, plan_chunks
+from semif_server.engine.plan import Row, prompt_row
 from semif_server.engine.task import DecisionRequest, DecisionTask
 from semif_server.errors import Code, TokenBudgetError
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedDecision:
-    """One task, ready to evaluate. answer_token_ids: one per option."""
+    """One task, ready to evaluate.
+
+    rows: the prompt; then, where codes have two tokens, the prompt with each of their first tokens, in the
+    order of first use. codes: one or two token ids per option.
+    """
 
     task: DecisionTask
     prompt: EncodedPrompt
-    tokens: tuple[int, ...]
-    plan: Plan
-    answer_token_ids: tuple[int, ...]
-
-    @property
-    def prefix(self) -> tuple[int, ...]:
-        """The tokens that a decision over the same state may share."""
-        return self.tokens[: self.plan.prefix_end]
+    rows: tuple[Row, ...]
+    codes: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +47,12 @@ class Preparer:
         decisions = []
         for index, task in enumerate(request.tasks):
             decision = self._prepare_decision(task)
-            if len(decision.tokens) > self._max_tokens:
+            # The last row is the longest: with a second step, one token more than the prompt.
+            n_tokens = len(decision.rows[-1].tokens)
+            if n_tokens > self._max_tokens:
                 raise TokenBudgetError(
                     Code.PROMPT_TOO_LONG,
-                    f"The prompt has {len(decision.tokens):,} tokens; the limit is {self._max_tokens:,}."
+                    f"The prompt has {n_tokens:,} tokens; the limit is {self._max_tokens:,}."
                     " Shorten the state, the question or the descriptions, or raise SEMIF_MAX_TOKENS.",
                     f"decisions.{index}" if request.shared else "decision",
                 )
@@ -70,17 +70,18 @@ class Preparer:
 
     def _prepare_decision(self, task: DecisionTask) -> PreparedDecision:
         prompt = self._encoder.encode(task.state_json, task.question, task.descriptions)
-        plan = plan_chunks(len(prompt.head), len(prompt.state), len(prompt.tail), self._micro_batch)
-        answers = self._encoder.slot_ids[: len(task.option_ids)]
-        return PreparedDecision(task, prompt, prompt.tokens, plan, answers)
+        row = prompt_row(prompt.head, prompt.state, prompt.tail, self._micro_batch)
+        codes = tuple(code.tokens for code in self._encoder.codes_for(len(task.option_ids)))
+        firsts = dict.fromkeys(code[0] for code in codes if len(code) > 1)
+        return PreparedDecision(task, prompt, (row, *map(row.with_token, firsts)), codes)
 
 
 def _evaluated_tokens(decisions: list[PreparedDecision]) -> int:
     seen: set[tuple[int, ...]] = set()
     total = 0
     for decision in decisions:
-        total += len(decision.tokens)
-        if decision.prefix in seen:
-            total -= decision.plan.prefix_end
-        seen.add(decision.prefix)
+        row, *second_steps = decision.rows
+        prefix = row.tokens[: row.own_start]
+        total += len(row.tokens) - (row.own_start if prefix in seen else 0) + len(second_steps)
+        seen.add(prefix)
     return total
