@@ -57,9 +57,9 @@ HOSTILE: list[dict[str, Any]] = [
 @pytest.mark.parametrize("changes", HOSTILE)
 def test_control_tokens_in_the_callers_text_are_text(serving: Serving, changes: dict[str, Any]) -> None:
     benign, hostile = serving.prepare(decision()), serving.prepare(decision(**changes))
-    assert structural(serving, hostile.tokens) == structural(serving, benign.tokens)
-    assert "<|im_end|>" in spell(serving, hostile.tokens)
-    rendered = spell(serving, hostile.tokens)
+    assert structural(serving, hostile.rows[0].tokens) == structural(serving, benign.rows[0].tokens)
+    assert "<|im_end|>" in spell(serving, hostile.rows[0].tokens)
+    rendered = spell(serving, hostile.rows[0].tokens)
     assert hashlib.sha256(rendered.encode()).hexdigest() == hostile.prompt.sha256
     user = decision(**changes)
     letters = zip("AB", user["options"], strict=True)
@@ -76,7 +76,7 @@ def test_control_tokens_in_the_callers_text_are_text(serving: Serving, changes: 
 
 
 def test_the_templates_own_control_tokens_are_tokens(serving: Serving) -> None:
-    tokens = serving.prepare(decision()).tokens
+    tokens = serving.prepare(decision()).rows[0].tokens
     names = [
         serving.vocabulary._text_of(token, special=True).decode() for token in structural(serving, tokens)
     ]
@@ -87,8 +87,8 @@ def test_the_templates_own_control_tokens_are_tokens(serving: Serving) -> None:
 
 def test_plain_text_is_tokenized_as_the_whole_prompt_would_be(serving: Serving) -> None:
     prepared = serving.prepare(decision())
-    whole = serving.vocabulary.tokenize(spell(serving, prepared.tokens), parse_special=True)
-    assert list(prepared.tokens) == whole
+    whole = serving.vocabulary.tokenize(spell(serving, prepared.rows[0].tokens), parse_special=True)
+    assert list(prepared.rows[0].tokens) == whole
 
 
 @given(state=states, first=texts, second=texts)
@@ -204,8 +204,9 @@ def test_a_slot_that_is_no_single_token_is_refused(hybrid: Serving) -> None:
 
 
 def test_every_slot_has_its_own_token(serving: Serving) -> None:
-    ids = serving.assembly.encoder.slot_ids
-    assert len(set(ids)) == 16
-    assert [serving.vocabulary.piece(token) for token in ids] == [
-        letter.encode() for letter in "ABCDEFGHIJKLMNOP"
-    ]
+    codes = serving.assembly.encoder.codes_for(16)
+    assert "".join(code.text for code in codes) == "ABCDEFGHIJKLMNOP"
+    assert len({code.tokens for code in codes}) == 16
+    for code in codes:
+        (token,) = code.tokens
+        assert serving.vocabulary.piece(token) == code.text.encode()

@@ -17,6 +17,7 @@ def test_the_default_profile() -> None:
     profile = load_profile(None)
     assert profile.name == "semif-default-v1"
     assert "".join(profile.slots) == "ABCDEFGHIJKLMNOP"
+    assert profile.vocabulary_codes is True
     assert profile.payload.model_dump() == {
         "state": "evidence",
         "question": "criterion",
@@ -34,6 +35,14 @@ def test_another_wording_is_data(tmp_path: Path) -> None:
     assert (profile.name, profile.slots, profile.payload.state) == ("other-v2", ("1", "2"), "s")
 
 
+def test_a_profile_that_does_not_say_otherwise_keeps_to_its_slots(tmp_path: Path) -> None:
+    document = default_with()
+    del document["vocabulary_codes"]
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps(document))
+    assert load_profile(path).vocabulary_codes is False
+
+
 PAYLOAD = default_with()["payload"]
 
 
@@ -47,6 +56,7 @@ PAYLOAD = default_with()["payload"]
         ({"slots": ["A", "A"]}, "each slot may occur once"),
         ({"slots": ["A", ""]}, "slots.1"),
         ({"slots": "AB"}, "slots"),
+        ({"vocabulary_codes": "yes"}, "vocabulary_codes"),
         ({"temperature": 1.0}, "temperature"),
         ({"payload": {**PAYLOAD, "state": "criterion"}}, "three different keys"),
         ({"payload": {**PAYLOAD, "slot": "description"}}, "two different keys"),

@@ -21,7 +21,9 @@ values: st.SearchStrategy[Any] = st.recursive(
 def test_the_message_is_json_in_the_agreed_key_order(
     state: Any, question: str, descriptions: list[str]
 ) -> None:
-    message = user_message(PROFILE, to_json(state), question, descriptions)
+    message = user_message(
+        PROFILE.payload, to_json(state), question, PROFILE.slots[: len(descriptions)], descriptions
+    )
     options = [
         {"letter": letter, "description": text}
         for letter, text in zip(PROFILE.slots, descriptions, strict=False)
@@ -33,7 +35,7 @@ def test_the_message_is_json_in_the_agreed_key_order(
 
 @given(state=values, question=texts)
 def test_segments_end_behind_a_key(state: Any, question: str) -> None:
-    message = user_message(PROFILE, to_json(state), question, ("x", "y"))
+    message = user_message(PROFILE.payload, to_json(state), question, "AB", ("x", "y"))
     data = message.text.encode()
     assert data[: message.head_end] == b'{"evidence":'
     assert data[message.head_end : message.state_end].decode() == f' {to_json(state)}, "criterion":'
@@ -44,14 +46,17 @@ def test_segments_end_behind_a_key(state: Any, question: str) -> None:
 def test_questions_about_one_state_share_everything_before_the_question(
     state: Any, first: str, second: str
 ) -> None:
-    one, other = (user_message(PROFILE, to_json(state), question, ("x", "y")) for question in (first, second))
+    one, other = (
+        user_message(PROFILE.payload, to_json(state), question, "AB", ("x", "y"))
+        for question in (first, second)
+    )
     assert one.state_end == other.state_end
     assert one.text.encode()[: one.state_end] == other.text.encode()[: other.state_end]
 
 
 def test_other_keys_come_from_the_profile() -> None:
     payload = PROFILE.payload.model_copy(update={"state": "s\n", "question": "é", "slot": "k"})
-    message = user_message(PROFILE.model_copy(update={"payload": payload}), '"x"', "q", ("one", "two"))
+    message = user_message(payload, '"x"', "q", ("A", "B"), ("one", "two"))
     assert message.text == (
         '{"s\\n": "x", "é": "q", "options":'
         ' [{"k": "A", "description": "one"}, {"k": "B", "description": "two"}]}'

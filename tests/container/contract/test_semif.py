@@ -1,10 +1,11 @@
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from semif_server.contract.semif import SemifContract
-from semif_server.engine.task import DecisionResult, DecisionTask, RequestResult, SharedTiming
+from semif_server.engine.task import DecisionResult, DecisionTask, RequestResult, RequestTimes, SharedTiming
 from semif_server.errors import Code, RequestError
 from tests.container.serving import PASSWORD_RESET, decision
 
@@ -141,11 +142,22 @@ def test_what_is_refused(body: Any, code: Code, field: str | None) -> None:
     assert error.message.endswith(".")
 
 
-def test_the_limit_of_options_is_the_profiles_and_is_said() -> None:
-    with pytest.raises(
-        RequestError, match=r"17 options are given; this model's prompt profile has slots for 16"
-    ):
-        read({"decision": decision(options=[option(str(i)) for i in range(17)])})
+def test_the_limit_of_options_is_said() -> None:
+    many = {"decision": decision(options=[option(str(i)) for i in range(256)])}
+    fewer_codes = r"256 options are given; the limit is 16, as many as this model has codes for"
+    with pytest.raises(RequestError, match=fewer_codes):
+        read(many)
+    contract = SemifContract(max_options=255, max_decisions=4, prompt_version="p-v1", model={})
+    with pytest.raises(RequestError, match=r"256 options are given; the limit is 255\. Send fewer"):
+        contract.read(json.dumps(many).encode())
+    del many["decision"]["options"][0]
+    assert len(contract.read(json.dumps(many).encode()).tasks[0].option_ids) == 255
+
+
+def test_codes_of_two_tokens_are_lists() -> None:
+    result = replace(RESULT, answer_token_ids=((1, 2), (1, 3)))
+    written = CONTRACT.write(RequestResult((result,), None, TIMES))["result"]
+    assert json.loads(json.dumps(written))["answer_token_ids"] == [[1, 2], [1, 3]]
 
 
 @pytest.mark.parametrize("name", ["Maximum", "9lives", "a-b", "x" * 65, "émile", "a b", ""])
@@ -158,6 +170,8 @@ def test_an_unknown_field_that_is_no_plain_name_is_refused_by_position(name: str
         read({name: 1})
     assert caught.value.message == "Field number 1 of the body is no field of this contract. Remove it."
 
+
+TIMES = RequestTimes(queue_s=0.25, prefill_s=0.25, decode_s=0.25, total_s=0.75)
 
 RESULT = DecisionResult(
     id="d",
@@ -193,7 +207,9 @@ WRITTEN = {
 
 
 def test_a_response_has_its_fields_in_the_agreed_order() -> None:
-    assert json.dumps(CONTRACT.write(RequestResult((RESULT,), None))) == json.dumps({"result": WRITTEN})
+    assert json.dumps(CONTRACT.write(RequestResult((RESULT,), None, TIMES))) == json.dumps(
+        {"result": WRITTEN}
+    )
 
 
 def test_a_shared_response_has_timing() -> None:
@@ -208,4 +224,4 @@ def test_a_shared_response_has_timing() -> None:
             "total_seconds": 1.0,
         },
     }
-    assert json.dumps(CONTRACT.write(RequestResult((RESULT, RESULT), timing))) == json.dumps(written)
+    assert json.dumps(CONTRACT.write(RequestResult((RESULT, RESULT), timing, TIMES))) == json.dumps(written)
