@@ -17,7 +17,7 @@ from semif_server.engine.prepare import Preparer
 from semif_server.http import create_app
 from semif_server.llama_memory import devices
 from semif_server.loading import LoadedModel, load_model
-from semif_server.memory_budget import MemoryPlan
+from semif_server.memory_budget import MemoryPlan, check_head
 from semif_server.metrics import Metrics
 from semif_server.profile import Profile
 from semif_server.settings import Settings
@@ -61,6 +61,7 @@ def assemble(
         model.chat_template(), bos_token=vocabulary.bos_text(), eos_token=vocabulary.eos_text()
     )
     encoder = PromptEncoder(vocabulary, template, profile)
+    check_head(settings.max_tokens, len(encoder.head))
     preparer = Preparer(
         encoder,
         micro_batch=context.micro_batch,

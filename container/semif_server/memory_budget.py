@@ -99,6 +99,15 @@ def check_trained_context(max_tokens: int, trained_tokens: int) -> None:
         )
 
 
+def check_head(max_tokens: int, head_tokens: int) -> None:
+    """Raise SettingsError if what all prompts begin with leaves no room for anything else."""
+    if head_tokens >= max_tokens:
+        raise SettingsError(
+            f"SEMIF_MAX_TOKENS={max_tokens}: every prompt begins with {head_tokens} tokens, so no decision"
+            " fits. Raise it."
+        )
+
+
 def plan_memory(
     cost: MemoryCost, budget: Budget, *, max_tokens: int, sequences: int | None, fewest: int
 ) -> MemoryPlan:
