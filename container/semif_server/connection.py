@@ -47,10 +47,7 @@ class DrainingConnection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes in; what is neither a request being answered nor nothing must end in time."""
         super().data_received(data)
-        if not self._has_partial_head() and not self._is_discarding():
-            self._stop_sender_timer()
-        elif self._sender_timer is None:
-            self._sender_timer = self.loop.call_later(SENDER_S, self._end_slow_sender)
+        self._watch_sender()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
@@ -62,6 +59,7 @@ class DrainingConnection(H11Protocol):
         """An answer was written; requests that were sent behind it come next."""
         self._quiet_since_s = self.loop.time()
         super().on_response_complete()
+        self._watch_sender()
         if self._is_leaving:
             self.leave()
 
@@ -117,6 +115,12 @@ class DrainingConnection(H11Protocol):
             return 0
         size: int = struct.unpack("i", fcntl.ioctl(file, termios.FIONREAD, bytes(4)))[0]
         return size
+
+    def _watch_sender(self) -> None:
+        if not self._has_partial_head() and not self._is_discarding():
+            self._stop_sender_timer()
+        elif self._sender_timer is None:
+            self._sender_timer = self.loop.call_later(SENDER_S, self._end_slow_sender)
 
     def _end_slow_sender(self) -> None:
         self._sender_timer = None

@@ -81,6 +81,8 @@ class DrainingServer(uvicorn.Server):
                 app,
                 http=http,
                 ws="none",
+                interface="asgi3",
+                proxy_headers=False,
                 lifespan="on",
                 log_config=None,
                 access_log=False,
