@@ -26,7 +26,7 @@ class DecisionsStack(EndpointStack):
 
 def server_environment(engine: SemIfEngine, gguf_path: str) -> dict[str, str]:
     """Environment of the server's container; the address to listen on is the image's own affair."""
-    values: dict[str, object] = {
+    values: dict[str, object | None] = {
         "SEMIF_GGUF_PATH": gguf_path,
         "SEMIF_MODEL_DIR": MODEL_DIR,
         "SEMIF_N_GPU_LAYERS": engine.gpu_layers,
@@ -34,7 +34,10 @@ def server_environment(engine: SemIfEngine, gguf_path: str) -> dict[str, str]:
         "SEMIF_MAX_REQUEST_TOKENS": engine.max_request_tokens,
         "SEMIF_MAX_SHARED_DECISIONS": engine.max_shared_decisions,
         "SEMIF_MAX_BODY_BYTES": engine.max_body_bytes,
+        "SEMIF_THREADS": engine.threads,
+        "SEMIF_BATCHING": engine.batching,
+        "SEMIF_CACHE_BYTES": engine.cache_bytes,
+        "SEMIF_SEQUENCES": engine.sequences,
+        "SEMIF_DEADLINE_S": engine.deadline_s,
     }
-    if engine.threads is not None:
-        values["SEMIF_THREADS"] = engine.threads
-    return {name: str(value) for name, value in values.items()}
+    return {name: str(value) for name, value in values.items() if value is not None}

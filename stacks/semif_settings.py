@@ -13,19 +13,30 @@ SEMIF_KEYS: Final = (
     "max_shared_decisions",
     "max_body_bytes",
     "threads",
+    "batching",
+    "cache_bytes",
+    "sequences",
+    "deadline_s",
 )
+
+Batching = Literal["exact", "throughput"]
+_BATCHINGS: Final[tuple[Batching, ...]] = ("exact", "throughput")
 
 
 @dataclass(frozen=True)
 class SemIfEngine:
-    """Limits of the decision server; `gpu_layers` -1 is all, `threads` None the server's choice."""
+    """Limits of the decision server; `gpu_layers` -1 is all, None of the others the server's choice."""
 
     gpu_layers: int
     max_tokens: int
     max_request_tokens: int
     max_shared_decisions: int
     max_body_bytes: int
-    threads: int | None
+    threads: int | None = None
+    batching: Batching | None = None
+    cache_bytes: int | None = None
+    sequences: int | None = None
+    deadline_s: int | None = None
     name: Literal["semif"] = "semif"
 
 
@@ -48,4 +59,8 @@ def read_semif_engine(reader: MappingReader, flavour: Flavour | None) -> SemIfEn
         max_shared_decisions=reader.whole("max_shared_decisions", 64, 1, 4096),
         max_body_bytes=reader.whole("max_body_bytes", 262_144, 1024, 26_214_400),
         threads=reader.optional_whole("threads", 1, 512),
+        batching=reader.choice("batching", _BATCHINGS),
+        cache_bytes=reader.optional_whole("cache_bytes", 1, 2**50),
+        sequences=reader.optional_whole("sequences", 2, 256),
+        deadline_s=reader.optional_whole("deadline_s", 1, 3600),
     )

@@ -88,6 +88,15 @@ def test_everything_is_read() -> None:
     assert pool.instance_count == 2
 
 
+def test_what_the_server_may_hold_at_once_and_for_how_long_is_read() -> None:
+    given = {"batching": "throughput", "cache_bytes": 2**31, "sequences": 8, "deadline_s": 30}
+    environment = VALID | {"endpoints": {"decisions": VALID["endpoints"]["decisions"] | given}}
+    (one,) = parse_environments([environment], {})
+    engine = one.endpoints[0].container.engine
+    assert isinstance(engine, SemIfEngine)
+    assert engine == SemIfEngine(-1, 4096, 8192, 64, 262_144, 4, "throughput", 2**31, 8, 30)
+
+
 def test_defaults() -> None:
     (environment,) = parse_environments([MINIMAL], {"AWS_REGION": "us-east-1"})
     decisions = environment.endpoints[0]
@@ -225,6 +234,10 @@ ERRORS: list[tuple[object, str, str]] = [
     ),
     ([changed("endpoints/decisions/max_shared_decisions", 0)], f"{DECISIONS}.max_shared_decisions", "from 1"),
     ([changed("endpoints/decisions/max_body_bytes", 1.5)], f"{DECISIONS}.max_body_bytes", "a whole number"),
+    ([changed("endpoints/decisions/batching", "fast")], f"{DECISIONS}.batching", "exact"),
+    ([changed("endpoints/decisions/cache_bytes", 0)], f"{DECISIONS}.cache_bytes", "a whole number"),
+    ([changed("endpoints/decisions/sequences", 1)], f"{DECISIONS}.sequences", "a whole number"),
+    ([changed("endpoints/decisions/deadline_s", 3601)], f"{DECISIONS}.deadline_s", "a whole number"),
     ([changed("endpoints/decisions/threads", 0)], f"{DECISIONS}.threads", "from 1"),
 ]
 

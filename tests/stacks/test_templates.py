@@ -439,11 +439,19 @@ def test_a_given_image_is_what_may_be_pulled(synthesize: Any, environment: dict[
         "pool": ["ml.g5.xlarge"],
         "inference_ami_version": "al2023-ami-sagemaker-inference-gpu-4-1",
         "threads": 7,
+        "batching": "exact",
+        "cache_bytes": 2**31,
+        "sequences": 8,
+        "deadline_s": 30,
     }
     template = synthesize(environment | {"endpoints": {"decisions": decisions}})[DECISIONS]
     container = the_only(template, "AWS::SageMaker::Model")["Properties"]["PrimaryContainer"]
     assert container["Image"] == uri
-    assert container["Environment"]["SEMIF_THREADS"] == "7"
+    variables = container["Environment"]
+    assert variables["SEMIF_THREADS"] == "7"
+    assert (variables["SEMIF_BATCHING"], variables["SEMIF_CACHE_BYTES"]) == ("exact", "2147483648")
+    assert (variables["SEMIF_SEQUENCES"], variables["SEMIF_DEADLINE_S"]) == ("8", "30")
+    assert set(variables) <= set(Settings.names())
     arn = "arn:aws:ecr:eu-central-1:999988887777:repository/team/image"
     assert arn in rights(template, "ExecutionRole").values()
     pool = parse_pool(flat(the_only(template, RESOURCE_TYPE)["Properties"]))
