@@ -1,4 +1,4 @@
-"""Builds libllama from the carried source: no server, no tests, for this machine's CPU and card only."""
+"""Builds libllama from the carried source: no server, no tests, for this machine's card only."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Final
 
 from bench.gpu.toolkit import find_toolkit
+from tools.setup import X86_FLAGS
 
 LIBRARY: Final = "libllama.so"
 _COMMON_FLAGS: Final = (
     "-DCMAKE_BUILD_TYPE=Release",
     "-DBUILD_SHARED_LIBS=ON",
-    "-DGGML_NATIVE=ON",
+    # The project's own flags: every instruction set of this CPU is not always one that this machine lets run.
+    "-DGGML_NATIVE=OFF",
+    *X86_FLAGS,
     "-DGGML_CCACHE=OFF",
     *(
         f"-DLLAMA_BUILD_{part}=OFF"
