@@ -2,12 +2,15 @@
 
 import hashlib
 from dataclasses import dataclass
+from itertools import product
+from string import ascii_uppercase
 from typing import Any, Final
 
 from semif.package_model.gguf_file import GgufFile
 
 # The server's own numbers; a test compares them with container/semif_server.
 SLOTS: Final = tuple("ABCDEFGHIJKLMNOP")
+MAX_OPTIONS: Final = 255
 SEQUENCES: Final = 3
 MICRO_BATCH_TOKENS: Final = 512
 DEFAULT_MAX_TOKENS: Final = 4096
@@ -69,14 +72,16 @@ def model_facts(gguf: GgufFile) -> dict[str, Any]:
 
 
 def options_in_one_step(gguf: GgufFile) -> int | None:
-    """How many options one decode decides among: the server's slots, or None if it will refuse this model.
+    """How many options one decode decides among, or None if the server will refuse this model.
 
-    The server wants a chat template, and each slot to be one token; letters are never merged with the
-    control tokens or line breaks that templates end in, so a token of its own is what it takes.
+    The server wants a chat template, and each slot to be one token; beyond the slots it takes all capitals
+    and pairs of capitals that are one token. Letters are never merged with the control tokens or line breaks
+    that templates end in, so a token of its own is what it takes.
     """
     if gguf.text("tokenizer.chat_template") is None or not gguf.tokens.issuperset(SLOTS):
         return None
-    return len(SLOTS)
+    pairs = map("".join, product(ascii_uppercase, repeat=2))
+    return min(MAX_OPTIONS, len(gguf.tokens.intersection((*ascii_uppercase, *pairs))))
 
 
 def memory_facts(gguf: GgufFile) -> dict[str, Any]:

@@ -12,9 +12,11 @@ from semif.package_model.gguf_file import read_gguf
 from semif_server import llama
 from semif_server.archive import open_archive
 from semif_server.assembly import assemble
+from semif_server.codes import MAX_OPTIONS
+from semif_server.engine.prefix_cache import FEWEST_SEQUENCES_COPYING, FEWEST_SEQUENCES_CUTTING
 from semif_server.profile import load_profile
 from semif_server.settings import Settings
-from tools.make_tiny_hybrid import CHAT_TEMPLATE
+from tools.random_hybrid import CHAT_TEMPLATE
 
 ROOT = Path(__file__).parents[3]
 SMOLLM2 = ROOT / ".models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -33,13 +35,14 @@ def test_the_facts_of_the_tiny_hybrid(tiny: Path) -> None:
         "tokenizer_model": "gpt2",
         "tokenizer_pre": "qwen35",
         "chat_template_sha256": hashlib.sha256(CHAT_TEMPLATE.encode()).hexdigest(),
-        "options_in_one_step": 16,
+        "options_in_one_step": 26,
     }
 
 
 def test_the_servers_numbers_are_these() -> None:
     assert load_profile(None).slots == facts.SLOTS
-    assert llama.N_SEQUENCES == facts.SEQUENCES
+    assert MAX_OPTIONS == facts.MAX_OPTIONS
+    assert max(FEWEST_SEQUENCES_COPYING, FEWEST_SEQUENCES_CUTTING) == facts.SEQUENCES
     assert llama.MICRO_BATCH_TOKENS == facts.MICRO_BATCH_TOKENS
     assert Settings.model_fields["max_tokens"].default == facts.DEFAULT_MAX_TOKENS
 
@@ -61,7 +64,7 @@ def test_the_server_agrees(model: str, tiny: Path) -> None:
     assembly = assemble(Settings(gguf_path=path), open_archive(path.parent, path), load_profile(None))
     try:
         found = facts.model_facts(gguf)
-        assert found["options_in_one_step"] == len(assembly.encoder.slot_ids)
+        assert found["options_in_one_step"] == assembly.encoder.options_in_one_step
         assert found["context_tokens"] == assembly.model.n_ctx_train
         assert found["vocabulary_tokens"] == assembly.model.vocabulary.n_tokens
         assert found["architecture"] == assembly.model.architecture

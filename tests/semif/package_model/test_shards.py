@@ -13,7 +13,7 @@ from semif.archive import FileRange, described
 from semif.errors import UsageError
 from semif.package_model.gguf_file import read_gguf
 from semif.package_model.shards import plan_groups, shard_name, shards
-from semif_server.llama import LlamaModel
+from semif_server.llama import LlamaModel, Piece
 
 ROOT = Path(__file__).parents[3]
 SMOLLM2 = ROOT / ".models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -36,10 +36,10 @@ def logits(path: Path) -> bytes:
     """The bits that the model gives for a prompt."""
     model = LlamaModel(path)
     try:
-        context = model.new_context(max_tokens=256, threads=2)
+        context = model.new_context(sequences=2, sequence_tokens=256, threads=2)
         try:
             tokens = model.vocabulary.tokenize("The door is open. Is it?", parse_special=False)
-            row = context.decode(0, 0, tokens, want_logits=True)
+            (row,) = context.decode([Piece(0, 0, tokens, want_logits=True)])
             assert row is not None
             return row.tobytes()
         finally:
