@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from semif_server import llama
 from semif_server.library_defaults import mismatch
+from semif_server.llama_batch import Piece
 
 _MOST_TOKENS: Final = 2**24  # far more than any vocabulary has
 
@@ -14,7 +15,7 @@ _MOST_TOKENS: Final = 2**24  # far more than any vocabulary has
 class CheckableContext(Protocol):
     """What is needed of a context to try it."""
 
-    def decode(self, pieces: list[llama.Piece]) -> list[NDArray[np.float32] | None]:
+    def decode(self, pieces: list[Piece]) -> list[NDArray[np.float32] | None]:
         """Evaluate pieces."""
 
     def clear_all(self) -> None:
@@ -36,7 +37,7 @@ def check_decode(context: CheckableContext, n_tokens: int) -> None:
     """Decode one token. Raise LibraryError unless it gives finite logits that differ, one per token."""
     context.clear_all()
     try:
-        (logits,) = context.decode([llama.Piece(0, 0, (0,), want_logits=True)])
+        (logits,) = context.decode([Piece(0, 0, (0,), want_logits=True)])
     except (llama.DecodeError, ValueError) as error:
         raise mismatch(llama.llama_cpp, f"a decode of one token failed: {error}") from None
     finally:

@@ -11,7 +11,6 @@ import os
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from semif_server import bindings
 from semif_server.errors import ModelError
+from semif_server.llama_batch import Batch, Piece
 
 llama_cpp: Final = bindings.load_bindings()
 
@@ -196,39 +196,6 @@ class LlamaModel:
         return buffer.value.decode("utf-8", "replace") if size >= 0 else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Tokens of one sequence, from a position on, in one decode."""
-
-    sequence: int
-    position: int
-    tokens: Sequence[int]
-    want_logits: bool
-
-
-class _Batch:
-    """A llama_batch over numpy arrays: llama_batch_init's would be filled token by token."""
-
-    def __init__(self, room: int) -> None:
-        self.tokens = np.zeros(room, np.int32)
-        self.positions = np.zeros(room, np.int32)
-        self.sequences = np.zeros(room, np.int32)
-        self.wanted = np.zeros(room, np.int8)
-        self._counts = np.ones(room, np.int32)
-        # Per token a pointer to its list of sequences, which has one entry.
-        self._lists = self.sequences.ctypes.data + np.arange(room, dtype=np.uintp) * self.sequences.itemsize
-        self.struct = llama_cpp.llama_batch()
-        for name, array in (
-            ("token", self.tokens),
-            ("pos", self.positions),
-            ("n_seq_id", self._counts),
-            ("seq_id", self._lists),
-            ("logits", self.wanted),
-        ):
-            kind = dict(llama_cpp.llama_batch._fields_)[name]
-            setattr(self.struct, name, ctypes.cast(array.ctypes.data, kind))
-
-
 class LlamaContext:
     """One llama.cpp context. Not thread-safe but for request_abort: one thread owns it.
 
@@ -268,7 +235,7 @@ class LlamaContext:
         )
         self._n_vocab = n_vocab
         self._memory = llama_cpp.llama_get_memory(self._handle)
-        self._batch = _Batch(self.micro_batch)
+        self._batch = Batch(self.micro_batch)
         self._abort_text = ctypes.create_string_buffer(2)
         # llama.cpp asks several times per decode whether to stop. strlen of a text that is empty until then
         # answers without Python: a Python callback would wait for the interpreter's lock each time.
@@ -285,24 +252,8 @@ class LlamaContext:
         evaluates pieces of equal length in neighbouring sequences together if they are in ascending order.
         Raises DecodeError; the sequences' content is undefined then.
         """
-        batch = self._batch
-        batch.wanted[:] = 0
-        start = 0
-        ends = []
-        for piece in pieces:
-            stop = start + len(piece.tokens)
-            if not start < stop <= self.micro_batch:
-                raise ValueError(
-                    f"a decode of {stop} tokens or an empty piece; up to {self.micro_batch} are possible"
-                )
-            batch.tokens[start:stop] = piece.tokens
-            batch.positions[start:stop] = np.arange(piece.position, piece.position + stop - start)
-            batch.sequences[start:stop] = piece.sequence
-            batch.wanted[stop - 1] = piece.want_logits
-            ends.append(stop - 1)
-            start = stop
-        batch.struct.n_tokens = start
-        status = llama_cpp.llama_decode(self._handle, batch.struct)
+        ends = self._batch.fill(pieces)
+        status = llama_cpp.llama_decode(self._handle, self._batch.struct)
         if status != 0:
             raise DecodeError(status)
         return [

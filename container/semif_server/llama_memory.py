@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol
 
 from semif_server import llama
 from semif_server.bindings import MissingFunction
+from semif_server.llama_batch import Piece
 from semif_server.memory_budget import MemoryCost
 
 _GPU_TYPES: Final = (1, 2)  # enum ggml_backend_dev_type: GPU, IGPU
@@ -14,7 +15,7 @@ _GPU_TYPES: Final = (1, 2)  # enum ggml_backend_dev_type: GPU, IGPU
 class MeasurableContext(Protocol):
     """What is needed of a context to measure its memory."""
 
-    def decode(self, pieces: list[llama.Piece]) -> object:
+    def decode(self, pieces: list[Piece]) -> object:
         """Evaluate pieces."""
 
     def state_bytes(self, sequence: int) -> int:
@@ -33,7 +34,7 @@ def measure_memory(context: MeasurableContext) -> MemoryCost:
     sizes = []
     for n_tokens in (1, 2):
         context.clear_all()
-        context.decode([llama.Piece(0, 0, (0,) * n_tokens, want_logits=False)])
+        context.decode([Piece(0, 0, (0,) * n_tokens, want_logits=False)])
         sizes.append(context.state_bytes(0))
     context.clear_all()
     cell_bytes = sizes[1] - sizes[0]

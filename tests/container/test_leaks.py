@@ -57,10 +57,7 @@ BODIES: dict[str, Any] = {
     "empty_value": changed(question=""),
     "empty_state": changed(state=""),
     "too_few_options": changed(options=OPTIONS[:1]),
-    "too_many_options": changed(options=[{"id": f"{MARKER}{i}", "description": MARKER} for i in range(17)]),
-    "too_many_options for the contract": changed(
-        options=[{"id": f"{MARKER}{i}", "description": MARKER} for i in range(256)]
-    ),
+    "too_many_options": changed(options=[{"id": f"{MARKER}{i}", "description": MARKER} for i in range(256)]),
     "too_many_decisions": {"decisions": [marked()] * 65},
     "duplicate_option_id": changed(options=[OPTIONS[0], OPTIONS[0]]),
     "duplicate_decision_id": {"decisions": [marked(), marked()]},

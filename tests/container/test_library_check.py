@@ -15,6 +15,7 @@ from semif_server import llama
 from semif_server.errors import LibraryError
 from semif_server.library_check import check_decode, check_vocabulary
 from semif_server.library_defaults import DEFAULTS, check_defaults
+from semif_server.llama_batch import Piece
 from tests.container.serving import Serving
 from tests.container.test_model_files import refused
 
@@ -70,7 +71,7 @@ class Context:
         self.answer = answer
         self.is_clear = False
 
-    def decode(self, pieces: list[llama.Piece]) -> list[NDArray[np.float32] | None]:
+    def decode(self, pieces: list[Piece]) -> list[NDArray[np.float32] | None]:
         self.is_clear = False
         assert [len(piece.tokens) for piece in pieces] == [1]
         if isinstance(self.answer, Exception):

@@ -13,7 +13,8 @@ import pytest
 from semif_server.errors import StartError
 from tests.container.process import run_to_exit
 from tests.container.serving import PASSWORD_RESET, Serving
-from tools.make_tiny_hybrid import ARCHITECTURE, write_tiny_hybrid
+from tools.make_tiny_hybrid import write_tiny_hybrid
+from tools.random_hybrid import ARCHITECTURE
 
 
 def refused(path: Path, **settings: Any) -> str:

@@ -98,7 +98,8 @@ def test_a_container_starts_decides_and_stops(
     [ready] = server.lines("ready")
     assert (ready["sha256"], ready["sha256_from"]) == (SMOLLM2_SHA256, "manifest")
     assert (ready["architecture"], ready["hybrid"], ready["threads"]) == ("llama", False, 2)
-    assert (ready["n_ctx_seq"], ready["n_ctx"], ready["options_in_one_step"]) == (2048, 3 * 2048, 16)
+    assert (ready["n_ctx_seq"], ready["n_ctx"]) == (2048, ready["sequences"] * 2048)
+    assert (ready["options_in_one_step"], ready["batching"]) == (255, "exact")
     assert (ready["llama_cpp_python"], ready["llama_cpp"][:7]) == ("0.3.36", "ggml 0.")
     assert ready["libllama"].endswith("/libllama.so")
     assert server.lines("stopped") == [{**server.lines("stopped")[0], "exit_code": 0}]
@@ -112,27 +113,35 @@ def test_an_idle_server_stops_at_once_with_open_connections(start: Start, tiny_h
         assert server.wait(5) == 0
 
 
-BROKEN_DECODE = """
-from semif_server import llama
-decode = llama.LlamaContext.decode
-def failing(self, sequence, position, tokens, *, want_logits):
-    if want_logits or failing.broken:
+# The warm-up must pass: what misbehaves does so once the engine is open.
+_ONCE_OPEN = """
+import time
+from semif_server import llama, server
+from semif_server.engine.engine import Engine
+open_engine, decode = Engine.open, llama.LlamaContext.decode
+is_open = []
+def opened(self):
+    is_open.append(True)
+    open_engine(self)
+Engine.open = opened
+"""
+
+BROKEN_DECODE = f"""{_ONCE_OPEN}
+def failing(self, pieces):
+    if is_open and (failing.broken or any(piece.want_logits for piece in pieces)):
         failing.broken = True
         raise llama.DecodeError(-3)
-    return decode(self, sequence, position, tokens, want_logits=want_logits)
+    return decode(self, pieces)
 failing.broken = False
 llama.LlamaContext.decode = failing
 """
 
-SLOW_DECODE = """
-import time
-from semif_server import llama, server
+SLOW_DECODE = f"""{_ONCE_OPEN}
 server.DRAIN_S = 0.3
-decode = llama.LlamaContext.decode
-def slow(self, *arguments, want_logits):
-    if want_logits:
+def slow(self, pieces):
+    if is_open and any(piece.want_logits for piece in pieces):
         time.sleep(30)
-    return decode(self, *arguments, want_logits=want_logits)
+    return decode(self, pieces)
 llama.LlamaContext.decode = slow
 """
 

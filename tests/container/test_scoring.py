@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from semif_server.engine.present import present
-from semif_server.llama import DecodeError, Piece
+from semif_server.llama import DecodeError
+from semif_server.llama_batch import Piece
 from semif_server.profile import load_profile
 from tests.container.direct import DirectModel
 from tests.container.serving import PASSWORD_RESET, Serving, decision, softmax

@@ -35,7 +35,8 @@ def defaults() -> dict[str, object]:
 
 def scores() -> dict[str, object]:
     """Tokens and logits of the tiny hybrid model, by the server's own code."""
-    from semif_server.llama import LlamaModel, Piece  # noqa: PLC0415  only this process loads it
+    from semif_server.llama import LlamaModel  # noqa: PLC0415  only this process loads it
+    from semif_server.llama_batch import Piece  # noqa: PLC0415  only this process loads it
 
     model = LlamaModel(MODEL)
     vocabulary = model.vocabulary

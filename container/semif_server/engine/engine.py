@@ -5,22 +5,23 @@ requests come and go while it decodes.
 """
 
 import logging
-import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from semif_server.engine.context import Context
 from semif_server.engine.plan import prompt_row
 from semif_server.engine.prefix_cache import Copy, Cut, PrefixCache
 from semif_server.engine.prepare import PreparedRequest
 from semif_server.engine.scheduler import Batching, RequestRun, Scheduler, Step
+from semif_server.engine.speed import Speed
 from semif_server.engine.task import RequestOutcome
 from semif_server.errors import (
     RequestError,
@@ -31,43 +32,14 @@ from semif_server.errors import (
     shutting_down,
     too_many_requests,
 )
-from semif_server.llama import DecodeError, Piece
+from semif_server.llama import DecodeError
+from semif_server.llama_batch import Piece
 
 MAX_REQUESTS: Final = 1024  # that hold a permit; their bodies and prompts are in memory
 _ABORTED: Final = 2  # llama_decode's status
-_SPEED_MEMORY: Final = 0.9  # how much of the measured speed one decode leaves to those before it
 _MAX_RETRY_AFTER_S: Final = 60.0
 
 _log = logging.getLogger("semif_server.engine")
-
-
-class Context(Protocol):
-    """What the engine needs of llama.LlamaContext."""
-
-    sequences: int
-    micro_batch: int
-    can_cut_tail: bool
-
-    def decode(self, pieces: Sequence[Piece]) -> list[NDArray[np.float32] | None]:
-        """Evaluate pieces of distinct sequences; the last one's logits of each that wants them."""
-
-    def copy(self, source: int, target: int) -> None:
-        """Make target a copy of source."""
-
-    def cut(self, sequence: int, position: int) -> None:
-        """Forget a sequence's tokens from a position on."""
-
-    def clear(self, sequence: int) -> None:
-        """Empty one sequence."""
-
-    def clear_all(self) -> None:
-        """Empty all sequences."""
-
-    def request_abort(self) -> None:
-        """Let a running decode end early."""
-
-    def allow_decodes(self) -> None:
-        """Take request_abort back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +101,7 @@ class Engine:
         self._futures: dict[RequestRun, Future[RequestOutcome]] = {}
         self._running: Step | None = None
         self._permits = 0
-        self._speed_tokens = self._speed_s = 0.0
-        self._best_tokens_per_s = 0.0
-        self._steps = self._decoded_tokens = 0
+        self._speed = Speed()
         self._head_decoded = threading.Event()
         self._open = False
         self._closing = threading.Event()
@@ -148,7 +118,7 @@ class Engine:
     def open(self) -> None:
         """Begin to be ready: the warm-up is over, and with it the slow first decodes."""
         with self._changed:
-            self._speed_tokens, self._speed_s = self._best_tokens_per_s, 1.0
+            self._speed.forget_slow_start()
         self._open = True
 
     @property
@@ -182,11 +152,11 @@ class Engine:
             return EngineSnapshot(
                 waiting_requests=len(self._scheduler),
                 queued_tokens=self._scheduler.queued_tokens(),
-                tokens_per_s=self._tokens_per_s(),
+                tokens_per_s=self._speed.tokens_per_s,
                 sequences=self._context.sequences,
                 used_sequences=self._cache.used_sequences,
-                steps_total=self._steps,
-                decoded_tokens_total=self._decoded_tokens,
+                steps_total=self._speed.decodes_total,
+                decoded_tokens_total=self._speed.tokens_total,
             )
 
     @contextmanager
@@ -269,16 +239,13 @@ class Engine:
         """
         own_tokens = self._scheduler.remaining_tokens(request)
         queued_tokens = self._scheduler.queued_tokens()
-        speed = self._tokens_per_s() if queued_tokens else self._best_tokens_per_s
+        speed = self._speed.tokens_per_s if queued_tokens else self._speed.best_tokens_per_s
         if queued_tokens and queued_tokens + own_tokens > self._max_queue_tokens:
             raise queue_full(queued_tokens, self._max_queue_tokens, _retry_after_s(queued_tokens / speed))
         wait_s = (self._scheduler.tokens_ahead(own_tokens) + own_tokens) / speed
         late_s = wait_s - (self._deadline_s - (time.perf_counter() - arrived_s))
         if late_s > 0:
             raise busy(wait_s, self._deadline_s, _retry_after_s(late_s))
-
-    def _tokens_per_s(self) -> float:
-        return self._speed_tokens / self._speed_s if self._speed_s else math.inf
 
     def _run(self) -> None:
         try:
@@ -331,7 +298,7 @@ class Engine:
         ended_s = time.perf_counter()
         with self._changed:
             self._running = None
-            self._measure(step.tokens, ended_s - started_s)
+            self._speed.measure(step.tokens, ended_s - started_s)
             done = self._scheduler.committed(step, logits, elapsed_s=ended_s - started_s, now_s=ended_s)
             answered = [(self._futures.pop(run), run) for run in done]
         for future, run in answered:
@@ -374,15 +341,7 @@ class Engine:
             self._context.allow_decodes()
             self._context.decode([Piece(sequence, chunk.start, tokens, want_logits=False)])
             with self._changed:
-                self._measure(len(tokens), time.perf_counter() - started_s)
-
-    def _measure(self, tokens: int, elapsed_s: float) -> None:
-        self._steps += 1
-        self._decoded_tokens += tokens
-        self._speed_tokens = self._speed_tokens * _SPEED_MEMORY + tokens
-        self._speed_s = self._speed_s * _SPEED_MEMORY + elapsed_s
-        if elapsed_s > 0:
-            self._best_tokens_per_s = max(self._best_tokens_per_s, tokens / elapsed_s)
+                self._speed.measure(len(tokens), time.perf_counter() - started_s)
 
 
 def _retry_after_s(seconds: float) -> float:

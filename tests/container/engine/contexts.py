@@ -10,7 +10,8 @@ from semif_server.encoding import EncodedPrompt
 from semif_server.engine.plan import prompt_row
 from semif_server.engine.prepare import PreparedDecision, PreparedRequest
 from semif_server.engine.task import DecisionTask
-from semif_server.llama import DecodeError, Piece
+from semif_server.llama import DecodeError
+from semif_server.llama_batch import Piece
 
 HEAD = (1, 2, 3)
 MICRO_BATCH = 50

@@ -46,6 +46,11 @@ def engine(context: RecordingContext) -> Iterator[Engine]:
     assert engine.join(10)
 
 
+def set_speed(engine: Engine, tokens_per_s: float, *, best: float) -> None:
+    engine._speed._tokens, engine._speed._seconds = tokens_per_s, 1.0
+    engine._speed.best_tokens_per_s = best
+
+
 def run(engine: Engine, prepared: PreparedRequest) -> RequestOutcome:
     return engine.submit(prepared, time.perf_counter()).future.result(10)
 
@@ -150,7 +155,7 @@ def test_the_queue_is_bounded_in_tokens(context: RecordingContext) -> None:
 def test_what_can_not_be_done_in_time_is_refused_at_once(context: RecordingContext) -> None:
     engine = engine_on(context, deadline_s=1.0)
     engine.start()
-    engine._speed_tokens, engine._speed_s, engine._best_tokens_per_s = 100.0, 1.0, 200.0  # tokens, seconds
+    set_speed(engine, 100.0, best=200.0)
     context.gate.clear()
     waiting = [engine.submit(SHORT, time.perf_counter())]
     assert refusal(engine, SINGLE).code is Code.BUSY  # 122 tokens at 100 a second
@@ -165,9 +170,9 @@ def test_what_can_not_be_done_in_time_is_refused_at_once(context: RecordingConte
 def test_an_idle_engine_tries_what_its_best_speed_would_do(context: RecordingContext) -> None:
     engine = engine_on(context, deadline_s=1.0)
     engine.start()
-    engine._speed_tokens, engine._speed_s, engine._best_tokens_per_s = 1.0, 1.0, 200.0
+    set_speed(engine, 1.0, best=200.0)
     check(run(engine, SINGLE), SINGLE)
-    engine._best_tokens_per_s = 50.0
+    set_speed(engine, 1.0, best=50.0)
     assert refusal(engine, request((OTHER, (7, 8)))).code is Code.BUSY
     engine.abort()
     assert engine.join(10)

@@ -52,7 +52,7 @@ class Rig:
         return step
 
     def decode(self, step: Step) -> None:
-        from semif_server.llama import Piece  # noqa: PLC0415
+        from semif_server.llama_batch import Piece  # noqa: PLC0415
 
         pieces = [Piece(one.sequence, one.position, one.tokens, one.is_last) for one in step.assignments]
         logits = self.context.decode(pieces)

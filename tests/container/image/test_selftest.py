@@ -13,7 +13,8 @@ from typing import Any
 import llama_cpp
 import pytest
 
-from image.selftest import probes, selftest
+from image.selftest import selftest
+from semif_server import library_defaults
 from tests.container.image.conftest import CONTAINER
 from tools.make_tiny_hybrid import write_tiny_hybrid
 
@@ -81,10 +82,10 @@ def test_a_field_that_moved_is_named() -> None:
         ctypes.memmove(ctypes.addressof(struct), true, ctypes.sizeof(moved))
         return struct
 
-    library = SimpleNamespace(**{name: getattr(llama_cpp, name) for name in probes.DEFAULTS})
-    assert probes.compare_defaults(library) == []
+    library = SimpleNamespace(**{name: getattr(llama_cpp, name) for name in library_defaults.DEFAULTS})
+    assert library_defaults.compare_defaults(library) == []
     library.llama_model_default_params = defaults
-    assert "llama_model_default_params.main_gpu is 1, not 0" in probes.compare_defaults(library)
+    assert "llama_model_default_params.main_gpu is 1, not 0" in library_defaults.compare_defaults(library)
 
 
 def test_no_number_is_close_to_nan() -> None:

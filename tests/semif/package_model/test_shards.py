@@ -13,7 +13,8 @@ from semif.archive import FileRange, described
 from semif.errors import UsageError
 from semif.package_model.gguf_file import read_gguf
 from semif.package_model.shards import plan_groups, shard_name, shards
-from semif_server.llama import LlamaModel, Piece
+from semif_server.llama import LlamaModel
+from semif_server.llama_batch import Piece
 
 ROOT = Path(__file__).parents[3]
 SMOLLM2 = ROOT / ".models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
