@@ -164,8 +164,8 @@ class Meter:
         return {
             "measure": measure,
             "wanted_tokens": self._tokens,
-            "input_tokens": samples[-1].input_tokens,
-            "new_tokens": samples[-1].new_tokens,
+            "input_tokens": statistics.median_low(sample.input_tokens for sample in samples),
+            "new_tokens": statistics.median_low(sample.new_tokens for sample in samples),
             "requests": len(samples),
             "p50_s": round(statistics.median(times_s), 5),
             "p95_s": round(percentile(times_s, 95), 5),
