@@ -151,17 +151,25 @@ async def _drive(
         nonlocal done
         client = Client(server.port)
         for number in numbers:
-            await serve(client, number)
+            try:
+                await serve(client, number)
+            except (ConnectionError, TimeoutError) as error:
+                raise SoakError(f"request {number}: {error!r}") from None
             done += 1
             if done == _SETTLED_REQUESTS:
                 figures.memory.append(resident_bytes(server))
         await client.close()
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(CLIENTS):
-            group.create_task(work())
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CLIENTS):
+                group.create_task(work())
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
     if server.process.poll() is not None or server.request("GET", "/ping")[0] != 200:
         raise SoakError(f"the server is not well at the end: {server.output()[-2000:]}")
+    if bugs := [line for line in server.output().splitlines() if '"a bug' in line]:
+        raise SoakError(f"the server logged a bug: {bugs[0]}")
     if figures.memory:
         figures.memory.append(resident_bytes(server))
 
